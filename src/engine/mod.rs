@@ -1,0 +1,81 @@
+//! What a server's metrics page says: Prometheus text, engine adapters, and the
+//! difference of two snapshots. Pure; bytes come from `service`.
+
+use std::collections::BTreeMap;
+
+use crate::units::DpRank;
+
+/// Counters and gauges of one rank at one moment. Counts are tokens unless the
+/// name says otherwise; `None` where the engine does not publish the series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankSnapshot {
+    /// Prompt tokens looked up in the local prefix cache.
+    pub queries: u64,
+    /// Prompt tokens found there.
+    pub hits: u64,
+    /// Tokens looked up in an external (connector) tier.
+    pub external_queries: Option<u64>,
+    /// Tokens found in an external tier.
+    pub external_hits: Option<u64>,
+    /// Prompt tokens of all admitted requests.
+    pub prompt_tokens: Option<u64>,
+    /// Prompt tokens served from any cache, each request counted once.
+    pub prompt_tokens_cached: Option<u64>,
+    /// Generated tokens.
+    pub generation_tokens: Option<u64>,
+    /// Requests preempted so far.
+    pub preemptions: Option<u64>,
+    /// Share of the KV pool in use, 0..=1.
+    pub kv_cache_usage: Option<f64>,
+    /// Requests running now.
+    pub requests_running: Option<u64>,
+    /// Requests waiting now.
+    pub requests_waiting: Option<u64>,
+}
+
+/// One metrics page, read by an engine adapter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Ranks 0…dp−1.
+    pub ranks: BTreeMap<DpRank, RankSnapshot>,
+    /// Names actually used: `queries`, `hits`, `kv`, … to the series' name.
+    pub metric_names: BTreeMap<String, String>,
+    /// The engine's own facts, where the page has them.
+    pub facts: EngineFacts,
+}
+
+/// What the metrics page says of the engine's configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineFacts {
+    /// `vllm` or `sglang`.
+    pub engine: Option<String>,
+    /// Tokens per block as the engine states it.
+    pub block_size: Option<u64>,
+    /// Blocks of the pool of one rank.
+    pub num_gpu_blocks: Option<u64>,
+    /// Whether prefix caching is on.
+    pub prefix_caching: Option<bool>,
+    /// Model names with series on the page.
+    pub model_names: Vec<String>,
+}
+
+/// `after − before` of one rank's counters, in tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankDelta {
+    /// Local cache queries.
+    pub queries: u64,
+    /// Local cache hits.
+    pub hits: u64,
+    /// External tier queries.
+    pub external_queries: Option<u64>,
+    /// External tier hits.
+    pub external_hits: Option<u64>,
+    /// Prompt tokens admitted.
+    pub prompt_tokens: Option<u64>,
+    /// Prompt tokens served from a cache.
+    pub prompt_tokens_cached: Option<u64>,
+    /// Generated tokens.
+    pub generation_tokens: Option<u64>,
+    /// Preempted requests.
+    pub preemptions: Option<u64>,
+}

@@ -1,0 +1,8 @@
+//! The request record and what is derived from its stamps. The room has never
+//! heard of HTTP: it is given stamps and facts, whoever took them.
+
+mod record;
+
+pub use record::{
+    Attempt, Failure, FailureKind, Outcome, RequestRecord, StatsPhase, TimestampSource, Usage,
+};

@@ -1,0 +1,58 @@
+//! The plan: lengths, groups, order, lanes and shared prefixes of all requests.
+//! Numbers only; the room has never heard of text.
+
+use crate::scenario::CacheMode;
+use crate::units::{BlockSize, DpRank, GroupIndex};
+
+/// Everything about a data set that can be said in numbers.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Cold or warm start.
+    pub mode: CacheMode,
+    /// Prefix-cache block of the server.
+    pub block_size: BlockSize,
+    /// Data-parallel ranks.
+    pub dp_size: u32,
+    /// Tokens of each unique seed.
+    pub seed_tokens: u64,
+    /// All requests, in send order.
+    pub requests: Vec<PlannedRequest>,
+    /// Groups that have requests, ascending.
+    pub groups: Vec<PlannedGroup>,
+    /// The solver's answer and its certificate.
+    pub solution: crate::solver::Solution,
+}
+
+/// One request of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRequest {
+    /// `request-%08d` by send order.
+    pub request_id: String,
+    /// Group whose prefix it shares.
+    pub group: GroupIndex,
+    /// How many requests of the group come before it.
+    pub occurrence: u32,
+    /// Rank it is sent to; `None` in warm-up mode (the server balances).
+    pub dp_rank: Option<DpRank>,
+    /// Place in its (group, rank) lane; `None` in warm-up mode.
+    pub lane_sequence: Option<u32>,
+    /// Prompt tokens, special tokens not counted.
+    pub input_tokens: u64,
+    /// Output limit, `max_tokens`.
+    pub output_tokens: u64,
+    /// Leading tokens shared with the group, a multiple of the block size.
+    pub shared_prefix_tokens: u64,
+    /// Seed of the request's own randomness (recorded in `full.jsonl`).
+    pub random_seed: u64,
+}
+
+/// One group that has requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedGroup {
+    /// Its index.
+    pub group: GroupIndex,
+    /// Number of its requests, at least 1.
+    pub request_count: usize,
+    /// The longest prefix any of its requests shares.
+    pub max_shared_prefix_tokens: u64,
+}

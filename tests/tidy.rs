@@ -62,7 +62,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["kvcache", "tokenizer", "rng", "units"]),
     (
         "probe",
-        &["plan", "prompts", "measure", "theory", "stats", "units"],
+        &[
+            "plan", "prompts", "measure", "theory", "stats", "units", "rng",
+        ],
     ),
     (
         "analyze",

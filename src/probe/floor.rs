@@ -1,0 +1,88 @@
+//! How much of a conversation's last prompt a healthy server serves back.
+//!
+//! A hybrid model (attention beside recurrent layers) resumes from states
+//! stored at block ends and never from the block that holds the previous
+//! request's end, hence the block that is missing from the floor.
+
+use crate::units::BlockSize;
+
+/// The least a healthy next turn reuses after a prompt of `previous_tokens`:
+/// `max(0, previous div B − 1) · B`.
+pub fn next_turn_floor(previous_tokens: u64, block: BlockSize) -> u64 {
+    block.whole_blocks(previous_tokens).saturating_sub(1) * block.tokens()
+}
+
+/// The floor of the first reuse after a cold turn on an engine that keeps
+/// states only every `retention_tokens` (a multiple of the block): the plain
+/// floor rounded down to such a multiple.
+pub fn first_reuse_floor(previous_tokens: u64, block: BlockSize, retention_tokens: u64) -> u64 {
+    let plain = next_turn_floor(previous_tokens, block);
+    match retention_tokens {
+        0 => plain,
+        interval => plain / interval * interval,
+    }
+}
+
+/// What a full replay of one prompt of `tokens` reuses: `((n − 1) div B) · B`,
+/// since the last token is always computed anew.
+pub fn replay_reuse(tokens: u64, block: BlockSize) -> u64 {
+    block.floor(tokens.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(tokens: u64) -> BlockSize {
+        BlockSize::new(tokens).unwrap()
+    }
+
+    #[test]
+    fn the_next_turn_reuses_all_but_the_last_block() {
+        let known = [
+            (480, 959, 0),
+            (480, 960, 480),
+            (480, 1_439, 480),
+            (480, 1_440, 960),
+            (480, 3_040, 2_400),
+            (448, 1_024, 448),
+            (448, 8_192, 7_616),
+            (448, 32_768, 32_256),
+            (832, 1_024, 0),
+            (832, 2_048, 832),
+            (832, 16_384, 14_976),
+            (800, 2_501, 1_600),
+            (2_176, 20_000, 17_408),
+        ];
+        for (size, previous, floor) in known {
+            assert_eq!(
+                next_turn_floor(previous, block(size)),
+                floor,
+                "{size} {previous}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_reuse_is_rounded_down_to_the_retention_interval() {
+        assert_eq!(first_reuse_floor(20_000, block(2_176), 13_056), 13_056);
+        assert_eq!(first_reuse_floor(45_001, block(128), 128), 44_800);
+        assert_eq!(first_reuse_floor(3_040, block(480), 0), 2_400);
+    }
+
+    #[test]
+    fn a_replay_computes_the_last_token_anew() {
+        let known = [
+            (1_024, 1_024, 0),
+            (1_024, 1_025, 1_024),
+            (1_024, 2_047, 1_024),
+            (1_024, 4_096, 3_072),
+            (16, 1_024, 1_008),
+            (16, 1_025, 1_024),
+        ];
+        for (size, tokens, reused) in known {
+            assert_eq!(replay_reuse(tokens, block(size)), reused, "{size} {tokens}");
+        }
+        assert_eq!(replay_reuse(0, block(16)), 0);
+    }
+}

@@ -3,7 +3,26 @@
 //! never asks "was it set?". Paths are resolved, files are read only through
 //! the caller's reader.
 
+mod aisbench;
+mod cross;
+mod document;
+mod groups;
+mod json;
+mod length;
+mod length_file;
+mod load;
+mod mode;
 mod model;
+mod paths;
+mod pcload;
+mod problem;
+mod rule;
+mod section;
+mod selection;
+mod service;
+mod url;
+
+pub use load::{ManifestScenario, from_manifest, load, schema};
 
 pub use model::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode, CacheSalt,
@@ -12,3 +31,5 @@ pub use model::{
     RequestsConfig, RunConfig, Scenario, Secret, Selection, ServiceConfig, SpecialTokens,
     TokenizerConfig, TruncatedNormal, ValidationConfig,
 };
+pub use problem::{Code, Position, Problem, Problems};
+pub use url::redact_url;

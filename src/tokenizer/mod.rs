@@ -1,6 +1,14 @@
 //! Text to token ids and back, behind one trait. The room knows tokenizer
 //! files and nothing of prompts. Only `load.rs` touches files.
 
+mod hugging_face;
+mod load;
+
+use std::path::PathBuf;
+
+pub use hugging_face::HfTokenizer;
+pub use load::{load, resolve};
+
 /// A tokenizer as a completions server applies it to a text prompt.
 ///
 /// `encode` never adds special tokens; a special token's text inside the input
@@ -41,7 +49,7 @@ pub struct Identity {
     pub file_sha256: String,
 }
 
-/// Why a tokenizer could not do its work.
+/// Why a tokenizer could not be had, or could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// The library refused.
@@ -52,4 +60,71 @@ pub enum TokenizerError {
         /// The library's own words.
         message: String,
     },
+    /// Nothing was found under the name.
+    #[error("no tokenizer `{name}`; looked at {}", listed(.looked_at))]
+    NotFound {
+        /// `tokenizer.path` as written.
+        name: String,
+        /// Every place that was looked at, in order.
+        looked_at: Vec<PathBuf>,
+    },
+    /// A directory that holds no `tokenizer.json`.
+    #[error("no `tokenizer.json` in `{}`", .directory.display())]
+    NoTokenizerJson {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The file could not be read.
+    #[error("cannot read the tokenizer `{}`: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is no tokenizer that can be used.
+    #[error("`{path}` is not a usable tokenizer: {message}")]
+    Invalid {
+        /// The file, or the name it goes by.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl TokenizerError {
+    /// The stable code of the error.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Library { .. } => "TOKENIZER_FAILED",
+            Self::NotFound { .. } => "TOKENIZER_NOT_FOUND",
+            Self::NoTokenizerJson { .. } => "TOKENIZER_JSON_MISSING",
+            Self::Unreadable { .. } => "TOKENIZER_UNREADABLE",
+            Self::Invalid { .. } => "TOKENIZER_INVALID",
+        }
+    }
+
+    /// The way out, where there is one.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFound { .. } => Some(
+                "`tokenizer.path` is a directory with a tokenizer.json, that file itself, or the \
+                 id of a model whose files are in the local Hugging Face cache (HF_HOME); \
+                 `hf download ID tokenizer.json` puts it there",
+            ),
+            Self::NoTokenizerJson { .. } => Some(
+                "make one with Python: \
+                 transformers.AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+            ),
+            _ => None,
+        }
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    paths.join(", ")
 }

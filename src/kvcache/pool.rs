@@ -27,6 +27,11 @@ impl Lease {
     pub fn blocks(&self) -> usize {
         self.slots.len()
     }
+
+    /// How many of them, from the first on, can be found by their hash.
+    pub fn published(&self) -> usize {
+        self.published
+    }
 }
 
 /// What one block holds.

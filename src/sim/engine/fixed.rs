@@ -1,0 +1,108 @@
+//! Paces that ignore what else runs: fixed times after arrival, or everything
+//! at once. The cache and its counters work as ever; a sequence takes all its
+//! blocks when it is admitted and waits where they are not to be had.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::Delivery;
+use super::rank::Rank;
+use crate::units::RunOffset;
+
+/// A token's deadline; the earliest is the greatest, for a max-heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    at: RunOffset,
+    /// Whose token; breaks ties in the order of arrival.
+    serial: u64,
+    slot: usize,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.serial).cmp(&(self.at, self.serial))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Rank {
+    pub(super) fn next_fixed(&self) -> Option<RunOffset> {
+        if !self.waiting.is_empty() && !self.blocked {
+            return Some(self.clock);
+        }
+        self.due.peek().map(|due| due.at)
+    }
+
+    pub(super) fn advance_fixed(
+        &mut self,
+        ttft: Duration,
+        itl: Duration,
+        now: RunOffset,
+        out: &mut Vec<Delivery>,
+    ) {
+        loop {
+            while self.clock <= now
+                && let Some(slot) = self.admit_whole()
+            {
+                self.schedule(slot, self.clock, ttft);
+            }
+            let Some(due) = self.due.peek().copied().filter(|due| due.at <= now) else {
+                return;
+            };
+            self.due.pop();
+            let Some(sequence) = self.still(due.slot, due.serial) else {
+                continue;
+            };
+            let held = sequence.known();
+            self.clock = self.clock.max(due.at);
+            self.publish(due.slot, held);
+            if self.generate_many(due.slot, 1, due.at, out) {
+                self.end(due.slot);
+            } else {
+                self.schedule(due.slot, due.at, itl);
+            }
+            self.account.iteration_tokens.observe(1.0);
+        }
+    }
+
+    pub(super) fn advance_flood(&mut self, now: RunOffset, out: &mut Vec<Delivery>) {
+        while self.clock <= now
+            && let Some(slot) = self.admit_whole()
+        {
+            let sequence = self.sequence(slot);
+            let left = sequence.submission.output.len() - sequence.generated;
+            self.generate_many(slot, left, self.clock, out);
+            let held = self.sequence(slot).known() - 1;
+            self.publish(slot, held);
+            self.end(slot);
+            self.account.iteration_tokens.observe(left as f64);
+        }
+    }
+
+    /// Admits the front of the queue with blocks for all it will ever hold.
+    fn admit_whole(&mut self) -> Option<usize> {
+        let slot = *self.waiting.front().filter(|_| !self.blocked)?;
+        let submission = &self.sequence(slot).submission;
+        let whole = submission.prompt_tokens + submission.output.len() as u64 - 1;
+        let known = self.sequence(slot).known();
+        if !self.admit(slot, self.clock, |_| whole) {
+            self.blocked = true;
+            return None;
+        }
+        self.waiting.pop_front();
+        self.running.push(slot);
+        self.publish(slot, known);
+        Some(slot)
+    }
+
+    fn schedule(&mut self, slot: usize, from: RunOffset, delay: Duration) {
+        let serial = self.sequence(slot).serial;
+        let at = RunOffset(from.0.saturating_add(RunOffset::from_duration(delay).0));
+        self.due.push(Due { at, serial, slot });
+    }
+}

@@ -1,6 +1,12 @@
 //! Metrics pages read as a whole: pages of real servers, and cases that users
 //! met (each names its source).
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails where its data is not what it says"
+)]
+
 use pcload::engine::{
     EngineChoice, MetricsError, RankDelta, ReadOptions, Snapshot, difference, read,
 };
@@ -183,7 +189,7 @@ fn exponents_creation_times_and_twins_in_one_page() {
     );
 }
 
-/// pgexporter/pgexporter#416, timescale/pg_prometheus#53.
+/// pgexporter/pgexporter#416, `timescale/pg_prometheus#53`.
 #[test]
 fn label_values_that_break_naive_parsers() {
     let page = "vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"org/模型 {v1}, \\\"fast\\\" C:\\\\\"} 4096.0\n\
@@ -378,10 +384,11 @@ mod any_page {
             dp_size in prop_oneof![1_u32..5, Just(u32::MAX)],
             cut in 0_usize..400,
         ) {
-            let page: String = lines
+            let written: Vec<String> = lines
                 .iter()
-                .map(|(name, labels, value)| format!("{name}{labels}{value}\n"))
+                .map(|(name, labels, value)| format!("{name}{labels}{value}"))
                 .collect();
+            let page = written.join("\n");
             let options = options(dp_size);
             if let Ok(snapshot) = read(&page, &options) {
                 prop_assert_eq!(snapshot.ranks.len() as u64, u64::from(dp_size));

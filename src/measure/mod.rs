@@ -1,9 +1,16 @@
 //! The request record and what is derived from its stamps. The room has never
 //! heard of HTTP: it is given stamps and facts, whoever took them.
 
+mod derive;
 mod record;
 mod recorder;
 
+#[cfg(test)]
+mod derive_tests;
+#[cfg(test)]
+pub(crate) mod sample;
+
+pub use derive::{Derived, TokenSource, derive, gaps};
 pub use record::{
     Attempt, Failure, FailureKind, Outcome, RequestRecord, StatsPhase, TimestampSource, Usage,
 };

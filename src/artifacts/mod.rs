@@ -1,1 +1,59 @@
-//! (room artifacts)
+//! Files of a data set and of its runs: row formats, names and versions of
+//! `full.jsonl`, `requests.jsonl`, `manifest.json` and `analysis.json`, a store
+//! that writes them atomically, the search for a set to use again, a typed
+//! reader, and validation. The formats are the reference plugin's, byte for
+//! byte; what it does not know stands under one key `pcload`.
+//!
+//! The room knows files and JSON. It refuses to know HTTP, and how prompts are
+//! made.
+
+mod analysis;
+mod dataset;
+mod digest;
+mod error;
+mod figures;
+mod lines;
+mod location;
+pub mod log;
+pub mod pyjson;
+mod reader;
+mod redact;
+mod reuse;
+mod rows;
+mod runs;
+mod server_view;
+mod store;
+mod summary;
+mod validate;
+
+pub use analysis::{
+    AnalysisStatus, KvPolling, KvSample, MetricsPage, RankActual, RunOutcome, WarmupResult,
+    record_run,
+};
+pub use dataset::{DataSet, TokenizerFacts};
+pub use digest::{id_list_sha256, id_tuple_sha256, sha256_hex};
+pub use error::{ArtifactError, Finding};
+pub use figures::{CacheSettings, Figures, GroupFigures, LaneCapacity, RequestFacts};
+pub use location::{NotAStamp, SetLocation, Stamp};
+pub use reader::{PreparedSet, RowReader};
+pub use redact::{REDACTED, is_redacted_url, redacted_url};
+pub use reuse::{Decision, Inputs, Purpose, decide};
+pub use rows::{ANSWER, FullRow, RequestRow, RowExtension, WarmupItem};
+pub use runs::RunDirectory;
+pub use server_view::ServerView;
+pub use store::{Claim, SetFiles, SetWriter, write_atomic, write_document};
+pub use summary::length_summary;
+pub use validate::{ValidateReport, validate};
+
+/// `schema_version` of documents, the reference plugin's.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// Version of the generation: sets of equal scenario, corpus, tokenizer and
+/// format version are byte for byte the same.
+pub const FORMAT_VERSION: u64 = 1;
+
+/// `plugin_version` of manifests this program writes.
+pub const PLUGIN_VERSION: &str = concat!("pcload/", env!("CARGO_PKG_VERSION"));
+
+/// Most findings that the deep check lists.
+pub const FINDINGS_MAX: usize = 20;

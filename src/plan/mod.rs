@@ -1,8 +1,27 @@
 //! The plan: lengths, groups, order, lanes and shared prefixes of all requests.
 //! Numbers only; the room has never heard of text.
+//!
+//! [`build`] makes it from a scenario. Each consumer of chance has its own
+//! stream of `run.random_seed`: `lengths/input`, `lengths/output`, both again
+//! with `/group-<index>` for a group's own rules, `groups/zipf`, `order`, and
+//! `request/<request id>` for the request's own seed.
+
+mod build;
+mod error;
+mod groups;
+mod lengths;
+mod normal;
+mod order;
+mod reach;
+mod summary;
 
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};
+
+pub use build::{REQUEST_COUNT_MAX, build};
+pub use error::{LengthKind, LengthScope, PlanError};
+pub use reach::{AdjustmentReason, Reachability, TargetOutcome, capacity_blocks};
+pub use summary::{LengthBin, LengthSummary, summarize};
 
 /// Everything about a data set that can be said in numbers.
 #[derive(Clone, Debug)]

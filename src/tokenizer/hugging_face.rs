@@ -42,7 +42,7 @@ impl HfTokenizer {
         let mut special_ids: Vec<u32> = inner
             .get_added_tokens_decoder()
             .into_iter()
-            .filter(|(_, token)| token.special)
+            .filter(|(_, token)| token.special && !is_byte(&token.content))
             .map(|(id, _)| id)
             .collect();
         special_ids.sort_unstable();
@@ -113,6 +113,15 @@ fn class(model: &ModelWrapper) -> &'static str {
     }
 }
 
+/// Whether a token is one byte of ordinary text (`<0xE2>`). Some files list
+/// these with the special tokens, though byte fallback makes them of any text.
+fn is_byte(content: &str) -> bool {
+    content
+        .strip_prefix("<0x")
+        .and_then(|rest| rest.strip_suffix('>'))
+        .is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+}
+
 /// What the post-processor puts in front of and behind a single text.
 fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>), String> {
     let encode = |text: &str, framed: bool| match inner.encode_fast(text, framed) {
@@ -180,6 +189,13 @@ mod tests {
         let tokenizer = HfTokenizer::from_bytes(WITH_BOS.as_bytes(), "toy", None).unwrap();
         assert_eq!(tokenizer.encode("w0 <s> w1").unwrap(), [2, 1, 3]);
         assert_eq!(tokenizer.decode(&[2, 1, 3]).unwrap(), "w0 <s> w1");
+    }
+
+    #[test]
+    fn bytes_of_text_are_not_special() {
+        for (content, expected) in [("<0xE2>", true), ("<0x1>", false), ("<s>", false)] {
+            assert_eq!(is_byte(content), expected, "{content}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "analyze",
         &[
-            "plan", "theory", "measure", "engine", "stats", "units", "kvcache", "scenario",
+            "plan", "theory", "measure", "engine", "stats", "units", "kvcache", "scenario", "rng",
         ],
     ),
     (

@@ -9,7 +9,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::record::{Outcome, RequestRecord};
+use super::record::{FailureKind, Outcome, RequestRecord};
 use crate::units::RunOffset;
 
 /// Where the output token count comes from.
@@ -78,7 +78,7 @@ pub fn derive(record: &RequestRecord) -> Derived {
     let first_content = first_content(record);
     let end = end(record);
     let (output_tokens, output_tokens_source) = output_tokens(record);
-    let first_send = first_send(record);
+    let first_send = record.first_sent_at();
     let released = record.t_ready_ns.max(record.t_sched_ns);
     Derived {
         ttft_ms: first_content.map(since_send),
@@ -133,12 +133,41 @@ impl RequestRecord {
         self.succeeded() || !self.content_ns.is_empty()
     }
 
+    /// Whether it was sent at all; one that was cancelled in time was not.
+    pub fn was_sent(&self) -> bool {
+        self.was_served() || !self.attempts.is_empty()
+    }
+
+    /// Send of its first attempt.
+    pub fn first_sent_at(&self) -> RunOffset {
+        self.attempts
+            .first()
+            .map_or(self.t_send_ns, |attempt| attempt.t_send_ns)
+    }
+
     /// When it stopped being in flight: the end of its stream, of its last
     /// attempt, or its last stamp.
     pub fn ended_at(&self) -> Option<RunOffset> {
         self.stream_end_ns
             .or_else(|| self.attempts.last().map(|attempt| attempt.t_end_ns))
             .or(self.last_choice_ns)
+    }
+}
+
+impl FailureKind {
+    /// The name of the artifacts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::ConnectionError => "connection_error",
+            Self::HttpStatus => "http_status",
+            Self::ServerErrorEvent => "server_error_event",
+            Self::TruncatedStream => "truncated_stream",
+            Self::IdleTimeout => "idle_timeout",
+            Self::RequestTimeout => "request_timeout",
+            Self::Protocol => "protocol",
+            Self::Cancelled => "cancelled",
+        }
     }
 }
 
@@ -157,13 +186,6 @@ fn end(record: &RequestRecord) -> Option<RunOffset> {
     } else {
         record.last_choice_ns.or(record.stream_end_ns)
     }
-}
-
-fn first_send(record: &RequestRecord) -> RunOffset {
-    record
-        .attempts
-        .first()
-        .map_or(record.t_send_ns, |attempt| attempt.t_send_ns)
 }
 
 fn output_tokens(record: &RequestRecord) -> (Option<u64>, Option<TokenSource>) {

@@ -1,6 +1,8 @@
 //! Records for tests: a successful stream, to be bent into any other shape.
 
-use super::record::{Outcome, RequestRecord, StatsPhase, TimestampSource, Usage};
+use super::record::{
+    Attempt, Failure, FailureKind, Outcome, RequestRecord, StatsPhase, TimestampSource, Usage,
+};
 use crate::units::{GroupIndex, RunOffset};
 
 /// Milliseconds since the start of the run.
@@ -49,4 +51,27 @@ pub(crate) fn stream(stamps: &[f64], output_tokens: u64) -> RequestRecord {
         outcome: Outcome::Success,
         attempts: vec![],
     }
+}
+
+/// A request sent at the first stamp that failed at the second, without a token.
+pub(crate) fn failed(kind: FailureKind, code: Option<u16>, sent: f64, ended: f64) -> RequestRecord {
+    let failure = Failure {
+        kind,
+        code,
+        message: String::new(),
+    };
+    let mut record = stream(&[], 0);
+    record.t_sched_ns = at(sent);
+    record.t_ready_ns = at(sent);
+    record.t_send_ns = at(sent);
+    record.usage = None;
+    record.finish_reason = None;
+    record.outcome = Outcome::Failure(failure.clone());
+    record.attempts = vec![Attempt {
+        t_send_ns: at(sent),
+        t_end_ns: at(ended),
+        body_started: false,
+        failure: Some(failure),
+    }];
+    record
 }

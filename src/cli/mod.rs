@@ -1,6 +1,66 @@
-//! The command line: clap types, one file a command, the only printing.
+//! The command line: clap types, one file a command, the only printing, exit
+//! statuses. The only room that joins others.
+
+mod args;
+mod convert;
+mod dataset;
+mod exit;
+mod inputs;
+mod inspect;
+mod logging;
+mod output;
+mod prepare;
+mod progress;
+mod schema;
+mod usage;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::scenario::Scenario;
+use output::Voice;
+
+pub use args::Cli;
+use args::Command;
+pub use exit::{ErrorLine, Exit, Failure};
 
 /// Runs the program on the process's own arguments.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::end(&error),
+    };
+    match dispatch(&cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::complain(&failure.render());
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Inspect(args) => inspect::run(args, global),
+        Command::Prepare(args) => prepare::run(args, global),
+        Command::Validate(args) => validate::run(args, global),
+        Command::Schema(args) => schema::run(args),
+        Command::Completions { shell } => schema::completions(*shell),
+    }
+}
+
+/// Says what is legal in a scenario but deserves a word.
+fn note_all(scenario: &Scenario, voice: Voice) {
+    for note in &scenario.notes {
+        voice.say(&format!("warning: {note}"));
+    }
+}
+
+/// What must never be written down.
+fn secrets(scenario: &Scenario) -> Vec<String> {
+    let key = scenario.service.api_key.expose();
+    key.map(str::to_owned).into_iter().collect()
 }

@@ -204,12 +204,31 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(
-            usage(r#"{"choices":[],"usage":{"prompt_tokens":129,"completion_tokens":16,"prompt_tokens_details":{"cached_tokens":128}}}"#),
-            Some(Usage { prompt_tokens: 129, completion_tokens: 16, cached_tokens: Some(128) })
+            usage(
+                r#"{"choices":[],"usage":{"prompt_tokens":129,"completion_tokens":16,"prompt_tokens_details":{"cached_tokens":128}}}"#
+            ),
+            Some(Usage {
+                prompt_tokens: 129,
+                completion_tokens: 16,
+                cached_tokens: Some(128)
+            })
         );
-        for details in ["", r#","prompt_tokens_details":null"#, r#","prompt_tokens_details":{}"#] {
-            let data = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":5,"completion_tokens":2{details}}}}}"#);
-            assert_eq!(usage(&data), Some(Usage { prompt_tokens: 5, completion_tokens: 2, cached_tokens: None }));
+        for details in [
+            "",
+            r#","prompt_tokens_details":null"#,
+            r#","prompt_tokens_details":{}"#,
+        ] {
+            let data = format!(
+                r#"{{"choices":[],"usage":{{"prompt_tokens":5,"completion_tokens":2{details}}}}}"#
+            );
+            assert_eq!(
+                usage(&data),
+                Some(Usage {
+                    prompt_tokens: 5,
+                    completion_tokens: 2,
+                    cached_tokens: None
+                })
+            );
         }
         assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
     }
@@ -221,18 +240,27 @@ mod tests {
             Payload::Error(StreamError { code, message })
         };
         assert_eq!(
-            full(r#"{"error":{"message":"engine stopped","type":"InternalServerError","param":null,"code":500}}"#),
+            full(
+                r#"{"error":{"message":"engine stopped","type":"InternalServerError","param":null,"code":500}}"#
+            ),
             error(Some(500), "engine stopped")
         );
-        assert_eq!(full(r#"{"error":"out of memory"}"#), error(None, "out of memory"));
+        assert_eq!(
+            full(r#"{"error":"out of memory"}"#),
+            error(None, "out of memory")
+        );
         assert_eq!(full(r#"{"error":{"x":1}}"#), error(None, r#"{"x":1}"#));
         assert_eq!(
             full(r#"{"object":"error","message":"too long","code":"400"}"#),
             error(Some(400), "too long")
         );
-        let named = Classifier::new(EmptyText::Token).classify(b"error", br#"{"message":"x"}"#, None);
+        let named =
+            Classifier::new(EmptyText::Token).classify(b"error", br#"{"message":"x"}"#, None);
         assert_eq!(named, error(None, "x"));
-        assert!(matches!(full(r#"{"error":null,"choices":[]}"#), Payload::Chunk(_)));
+        assert!(matches!(
+            full(r#"{"error":null,"choices":[]}"#),
+            Payload::Chunk(_)
+        ));
     }
 
     #[test]

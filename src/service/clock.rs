@@ -124,8 +124,14 @@ mod tests {
         // The two clocks are read one after the other: allow for 100 µs between
         // the readings of the start.
         let slack = 100_000;
-        assert!(stamp.nanos() + slack >= before.nanos(), "{before:?} {stamp:?}");
-        assert!(stamp.nanos() <= after.nanos() + slack, "{stamp:?} {after:?}");
+        assert!(
+            stamp.nanos() + slack >= before.nanos(),
+            "{before:?} {stamp:?}"
+        );
+        assert!(
+            stamp.nanos() <= after.nanos() + slack,
+            "{stamp:?} {after:?}"
+        );
     }
 
     #[test]

@@ -158,7 +158,10 @@ pub(super) fn parse(data: &[u8], empty_text: EmptyText) -> Option<Found> {
     if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
         return Some(Found::Error(error_object(error)));
     }
-    if chunk.object.is_some_and(|object| object.get() == r#""error""#) {
+    if chunk
+        .object
+        .is_some_and(|object| object.get() == r#""error""#)
+    {
         let whole = serde_json::from_str::<&RawValue>(text).ok()?;
         return Some(Found::Error(error_object(whole)));
     }

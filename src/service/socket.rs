@@ -198,9 +198,8 @@ fn receive(
         ControlMessageOwned::ScmTimestampns(time) => Some(time),
         _ => None,
     });
-    let nanos = stamp.and_then(|time| {
-        u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).ok()
-    });
+    let nanos =
+        stamp.and_then(|time| u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).ok());
     Ok((message.bytes, nanos))
 }
 
@@ -339,7 +338,10 @@ mod tests {
         if cell.source() == TimestampSource::Kernel {
             let slack = 1_000_000;
             assert!(stamp.at.nanos() + slack >= before.nanos());
-            assert!(stamp.at.nanos() <= sent.nanos() + slack, "{stamp:?} {sent:?}");
+            assert!(
+                stamp.at.nanos() <= sent.nanos() + slack,
+                "{stamp:?} {sent:?}"
+            );
             assert_eq!(lag.count(), 1);
         }
 

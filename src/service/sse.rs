@@ -301,12 +301,21 @@ mod tests {
     #[test]
     fn events_are_the_same_for_every_cut() {
         check("data: a\n\ndata: b\n\n", &["a", "b"]);
-        check("data:a\r\n\r\ndata: b\r\n\r\ndata:[DONE]\r\n\r\n", &["a", "b", "[DONE]"]);
-        check("data:a\r\rdata: b\r\rdata:[DONE]\r\r", &["a", "b", "[DONE]"]);
+        check(
+            "data:a\r\n\r\ndata: b\r\n\r\ndata:[DONE]\r\n\r\n",
+            &["a", "b", "[DONE]"],
+        );
+        check(
+            "data:a\r\rdata: b\r\rdata:[DONE]\r\r",
+            &["a", "b", "[DONE]"],
+        );
         check("data: a\ndata:  b\ndata\n\n", &["a\n b\n"]);
         check("\u{feff}data: é€😀\n\n", &["é€😀"]);
         check("\u{feff}\ndata: x\n\n", &["x"]);
-        check(": ping\n\n:\n\nid: 1\n\nretry: 10\ndata: a\n\n: keep\n\n", &["a"]);
+        check(
+            ": ping\n\n:\n\nid: 1\n\nretry: 10\ndata: a\n\n: keep\n\n",
+            &["a"],
+        );
         check("data\n\ndata:\n\n", &["", ""]);
         check("database: a\n\n data: b\n\n", &[]);
     }
@@ -341,11 +350,17 @@ mod tests {
     #[test]
     fn events_and_lines_are_bounded_however_they_are_cut() {
         let too_large = Err(SseError::EventTooLarge { limit: 10 });
-        for stream in ["data:123456789\n\n", "data:12345\ndata:67890\n\n", ":12345678901"] {
+        for stream in [
+            "data:123456789\n\n",
+            "data:12345\ndata:67890\n\n",
+            ":12345678901",
+        ] {
             for cut in 0..stream.len() {
                 let mut decoder = SseDecoder::with_limit(10);
                 let (one, two) = stream.as_bytes().split_at(cut);
-                let result = decoder.feed(one, |_| {}).and_then(|()| decoder.feed(two, |_| {}));
+                let result = decoder
+                    .feed(one, |_| {})
+                    .and_then(|()| decoder.feed(two, |_| {}));
                 assert_eq!(result, too_large, "{stream:?} cut at {cut}");
             }
         }

@@ -1,0 +1,68 @@
+//! Each room's errors as error lines with codes, hints and exit statuses.
+
+use super::exit::{ErrorLine, Exit, Failure};
+use crate::artifacts::ArtifactError;
+use crate::corpus::CorpusError;
+use crate::plan::PlanError;
+use crate::prompts::PromptError;
+use crate::scenario::Problems;
+use crate::tokenizer::TokenizerError;
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        let lines = problems.iter().map(|problem| ErrorLine {
+            code: problem.code.to_string(),
+            message: problem.to_string(),
+            hints: problem.hint.iter().cloned().collect(),
+        });
+        Self {
+            exit: Exit::Input,
+            lines: lines.collect(),
+        }
+    }
+}
+
+impl From<CorpusError> for Failure {
+    fn from(error: CorpusError) -> Self {
+        Self::input(error.code(), error.to_string())
+    }
+}
+
+impl From<TokenizerError> for Failure {
+    fn from(error: TokenizerError) -> Self {
+        let failure = Self::input(error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        Self::input(error.code(), error.to_string())
+    }
+}
+
+impl From<PromptError> for Failure {
+    fn from(error: PromptError) -> Self {
+        Self::input(error.code(), error.to_string())
+    }
+}
+
+impl From<ArtifactError> for Failure {
+    /// Files that are not there or hold the wrong thing are wrong input; a disk
+    /// that refuses is the world's failure.
+    fn from(error: ArtifactError) -> Self {
+        let refused = matches!(
+            &error,
+            ArtifactError::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound
+        );
+        let exit = if refused { Exit::World } else { Exit::Input };
+        let failure = Self::new(exit, error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! From a scenario to a set on disk: what `inspect`, `prepare`, `run` and
+//! `demo` have in common.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "edge: the wall clock names the set's directory"
+)]
+
+use std::sync::Arc;
+
+use super::exit::Failure;
+use super::inputs::Materials;
+use super::output::Voice;
+use super::progress::Progress;
+use crate::artifacts::{
+    self, Claim, DataSet, Decision, Inputs, Purpose, SetFiles, SetWriter, Stamp, TokenizerFacts,
+};
+use crate::plan::{self, Plan};
+use crate::prompts::{Builder, Options};
+use crate::scenario::{Selection, SpecialTokens};
+use crate::theory::{self, Theory};
+use crate::tokenizer::Tokenizer;
+use crate::units::GroupIndex;
+
+/// A scenario's plan and theory, beside what they were made of.
+pub struct Planned {
+    /// Scenario, corpus, tokenizer.
+    pub materials: Materials,
+    /// The plan.
+    pub plan: Plan,
+    /// Its theory.
+    pub theory: Theory,
+}
+
+impl Planned {
+    /// Plans the scenario of `materials`.
+    pub fn new(materials: Materials) -> Result<Self, Failure> {
+        let plan = plan::build(&materials.scenario)?;
+        let theory = theory::play(&plan);
+        Ok(Self {
+            materials,
+            plan,
+            theory,
+        })
+    }
+
+    /// Where `purpose` finds or makes its set.
+    pub fn decide(&self, purpose: Purpose) -> Result<Decision, Failure> {
+        let facts = TokenizerFacts::from(self.tokenizer().as_ref());
+        let inputs = Inputs {
+            corpus_sha256: self.materials.corpus.sha256(),
+            tokenizer: &facts,
+        };
+        let now = Stamp::new(jiff::ZonedDateTime::now().datetime());
+        Ok(artifacts::decide(
+            &self.materials.scenario,
+            inputs,
+            purpose,
+            now,
+        )?)
+    }
+
+    /// The data set as the documents describe it.
+    pub fn data_set(&self) -> DataSet<'_> {
+        DataSet::new(
+            &self.materials.scenario,
+            &self.plan,
+            &self.theory,
+            self.tokenizer().as_ref(),
+            self.materials.corpus.sha256(),
+        )
+    }
+
+    /// The builder of its prompts.
+    pub fn builder(&self) -> Result<Builder<'_>, Failure> {
+        let scenario = &self.materials.scenario;
+        let selection = |group: GroupIndex| -> &Selection {
+            let overrides = &scenario.prefix_cache.groups.overrides;
+            overrides
+                .get(&group)
+                .and_then(|one| one.corpus_selection.as_ref())
+                .unwrap_or(&scenario.corpus.selection)
+        };
+        let options = match scenario.pcload.add_special_tokens {
+            SpecialTokens::Auto | SpecialTokens::Add => Options::of(self.tokenizer().as_ref()),
+            SpecialTokens::Omit => Options {
+                server_prefix_tokens: 0,
+            },
+        };
+        Ok(Builder::new(
+            &self.plan,
+            &self.materials.corpus,
+            &selection,
+            self.tokenizer(),
+            &scenario.run.random_seed,
+            options,
+        )?)
+    }
+
+    /// Builds every prompt and writes the set into `claim`.
+    pub fn write(&self, claim: Claim, voice: Voice) -> Result<SetFiles, Failure> {
+        let data = self.data_set();
+        let location = claim.location().clone();
+        let incomplete = data.incomplete_manifest(&location);
+        let output_key = self.materials.scenario.output_key;
+        let builder = self.builder()?;
+        warn_skipped(&builder, voice);
+        let mut writer = SetWriter::begin(claim, incomplete, output_key)?;
+        let progress = Progress::new(voice, "prompts", self.plan.requests.len() as u64);
+        builder.build_all(|prompt| -> Result<(), Failure> {
+            writer.push(&data.row(&prompt))?;
+            progress.advance(1);
+            Ok(())
+        })?;
+        progress.finish();
+        let prefixes: Vec<_> = builder.canonical_prefixes().cloned().collect();
+        let manifest = data.manifest(&location, &prefixes, builder.warmup());
+        let files = writer.finish(manifest, &data.analysis(&location))?;
+        artifacts::validate(&files.manifest)?;
+        tracing::info!(
+            requests = self.plan.requests.len(),
+            manifest = %files.manifest.display(),
+            "prepared"
+        );
+        Ok(files)
+    }
+
+    fn tokenizer(&self) -> Arc<dyn Tokenizer> {
+        self.materials.tokenizer.clone()
+    }
+}
+
+/// Records with the text of a special token would change what the server
+/// counts; a random selection leaves them out, and says so.
+fn warn_skipped(builder: &Builder<'_>, voice: Voice) {
+    let skipped = builder.skipped_records();
+    if !skipped.is_empty() {
+        voice.say(&format!(
+            "warning: {} corpus records hold special-token text and are left out",
+            skipped.len()
+        ));
+    }
+}

@@ -1,0 +1,77 @@
+//! What the offline commands begin with: the scenario and the files it names.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "edge: reads the scenario, its CSV files, and the environment's key"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{env, fs, io};
+
+use super::exit::Failure;
+use crate::corpus::{self, Corpus};
+use crate::scenario::{self, Scenario};
+use crate::tokenizer::{self, HfTokenizer};
+
+/// Variable that stands in for `service.api_key`.
+const API_KEY_VARIABLE: &str = "PCLOAD_API_KEY";
+
+/// The key of the environment, if there is one.
+pub fn environment_api_key() -> Option<String> {
+    env::var(API_KEY_VARIABLE)
+        .ok()
+        .filter(|key| !key.is_empty())
+}
+
+/// Reads and checks a scenario.
+pub fn scenario(path: &Path) -> Result<Scenario, Failure> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let bytes = fs::read(&path).map_err(|error| unreadable("scenario", &path, &error))?;
+    let key = environment_api_key();
+    let read = |file: &Path| fs::read(file);
+    Ok(scenario::load(&bytes, &path, key.as_deref(), &read)?)
+}
+
+/// A file the user named that cannot be read.
+pub fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::input(
+        "FILE_UNREADABLE",
+        format!("cannot read the {what} `{}`: {error}", path.display()),
+    );
+    match error.kind() {
+        io::ErrorKind::NotFound => failure.hint("is the path right, seen from this directory?"),
+        io::ErrorKind::IsADirectory => failure.hint("name the file inside the directory"),
+        _ => failure,
+    }
+}
+
+/// A scenario with everything that prompts are made of.
+pub struct Materials {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Its corpus.
+    pub corpus: Corpus,
+    /// Its tokenizer.
+    pub tokenizer: Arc<HfTokenizer>,
+}
+
+impl Materials {
+    /// Loads what `scenario` names.
+    pub fn load(scenario: Scenario) -> Result<Self, Failure> {
+        let corpus = corpus::load(&scenario.corpus.path, &scenario.corpus.field)?;
+        let tokenizer = tokenizer(&scenario)?;
+        Ok(Self {
+            scenario,
+            corpus,
+            tokenizer,
+        })
+    }
+}
+
+/// The tokenizer that `scenario` names.
+pub fn tokenizer(scenario: &Scenario) -> Result<Arc<HfTokenizer>, Failure> {
+    let config = &scenario.tokenizer;
+    let loaded = tokenizer::load(&config.path, &config.base_dir, config.revision.as_deref())?;
+    Ok(Arc::new(loaded))
+}

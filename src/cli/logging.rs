@@ -1,0 +1,47 @@
+//! Where log lines go: the command's own log file, and stderr as far as `-v`
+//! asks for it.
+
+use std::path::Path;
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt};
+
+use super::args::{Global, LogFormat};
+use super::output::stderr_color;
+use crate::artifacts::log::LogLayer;
+
+/// Starts logging: everything from `info` on into `file`, and onto stderr what
+/// the options ask for. `secrets` never get into either. The first call of the
+/// process wins.
+pub fn start(global: &Global, file: Option<&Path>, secrets: Vec<String>) {
+    let (log, refused) = LogLayer::open(file, secrets);
+    let log = file.is_some().then(|| log.with_filter(LevelFilter::INFO));
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => LevelFilter::WARN,
+        (false, 1) => LevelFilter::INFO,
+        (false, 2) => LevelFilter::DEBUG,
+        (false, _) => LevelFilter::TRACE,
+    };
+    let stderr = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(stderr_color())
+        .with_target(false);
+    let stderr = match global.log_format {
+        LogFormat::Text => stderr.without_time().with_filter(level).boxed(),
+        LogFormat::Json => stderr.json().with_filter(level).boxed(),
+    };
+    // A second call in one process finds the first one's subscriber in place.
+    drop(
+        tracing_subscriber::registry()
+            .with(log)
+            .with(stderr)
+            .try_init(),
+    );
+    if let Some(error) = refused {
+        tracing::warn!("no log file, logging to stderr: {error}");
+    }
+    tracing::info!("pcload {}", env!("CARGO_PKG_VERSION"));
+}

@@ -1,0 +1,64 @@
+//! The only place that prints: results to stdout, words for people to stderr.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "edge: terminal and environment decide how output looks"
+)]
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use super::exit::Failure;
+
+/// What the global options say about talking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Voice {
+    /// Say nothing on stderr but errors.
+    pub quiet: bool,
+}
+
+impl Voice {
+    /// A line for people.
+    pub fn say(self, line: &str) {
+        if !self.quiet {
+            complain(&format!("{line}\n"));
+        }
+    }
+}
+
+/// Writes to stderr. There is no one left to tell when that fails.
+pub fn complain(text: &str) {
+    drop(io::stderr().lock().write_all(text.as_bytes()));
+}
+
+/// Writes a result to stdout.
+///
+/// # Errors
+/// When stdout cannot be written. A reader that has left (`| head`) is none.
+pub fn result(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// [`result`], with a failure in the program's own form.
+pub fn print(text: &str) -> Result<(), Failure> {
+    result(text).map_err(|error| {
+        Failure::world("STDOUT_FAILED", format!("cannot write to stdout: {error}"))
+    })
+}
+
+/// Whether stderr may carry colors: a terminal, and `NO_COLOR` unset or empty.
+pub fn stderr_color() -> bool {
+    let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !forbidden && io::stderr().is_terminal()
+}
+
+/// Whether stderr is a terminal.
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}

@@ -1,0 +1,25 @@
+//! `pcload schema` and `pcload completions`: descriptions of the program itself.
+
+use clap::CommandFactory as _;
+
+use super::args::{Cli, SchemaArgs, SchemaKind};
+use super::exit::{Exit, Failure};
+use super::output;
+use crate::scenario;
+
+/// Prints a JSON Schema.
+pub fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
+    let schema = match args.kind {
+        SchemaKind::Scenario => scenario::schema(),
+    };
+    output::print(&format!("{schema:#}\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Prints completions for a shell.
+pub fn completions(shell: clap_complete::Shell) -> Result<Exit, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "pcload", &mut text);
+    output::print(&String::from_utf8_lossy(&text))?;
+    Ok(Exit::Done)
+}

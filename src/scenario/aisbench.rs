@@ -219,8 +219,16 @@ impl Rule for Kwargs {
             "type": "object",
             "propertyNames": {"not": {"enum": refused}},
             "properties": {
-                "cache_salt": {"type": "string", "minLength": 1},
-                "min_tokens": {"type": "integer", "minimum": 0},
+                "cache_salt": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "The salt of the whole run, warm-up included.",
+                },
+                "min_tokens": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "At most the shortest output limit.",
+                },
             },
         })
     }

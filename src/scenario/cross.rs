@@ -29,16 +29,16 @@ fn refuse(root: &mut Section<'_>, problem: Problem) {
 }
 
 fn counts(document: &Document, root: &mut Section<'_>) {
-    if !root.sound("requests.count") {
+    if !root.sound_at("requests.count") {
         return;
     }
     let count = document.requests.count;
-    let whose = "`requests.count` is";
+    let whose = format!("`requests.count` is {count}");
     let input = document.requests.input.as_ref();
     let output = document.requests.output.as_ref();
     let wrong = [
-        input.and_then(|lengths| lengths.miscount(INPUT, count, whose)),
-        output.and_then(|lengths| lengths.miscount(OUTPUT, count, whose)),
+        input.and_then(|lengths| lengths.miscount(INPUT, count, &whose)),
+        output.and_then(|lengths| lengths.miscount(OUTPUT, count, &whose)),
     ];
     for problem in wrong.into_iter().flatten() {
         refuse(root, problem);
@@ -85,7 +85,7 @@ fn minimum_is_sound(root: &Section<'_>) -> bool {
         "prefix_cache.minimum_non_shared_length",
     ]
     .iter()
-    .all(|path| root.sound(path))
+    .all(|path| root.sound_at(path))
 }
 
 /// Lists of single groups must fit the requests that the group gets.
@@ -95,8 +95,8 @@ fn overrides(document: &mut Document, root: &mut Section<'_>) {
         return;
     };
     if groups.overrides.is_empty()
-        || !root.sound("requests.count")
-        || !root.sound("prefix_cache.groups.count")
+        || !root.sound_at("requests.count")
+        || !root.sound_at("prefix_cache.groups.count")
     {
         return;
     }
@@ -105,7 +105,7 @@ fn overrides(document: &mut Document, root: &mut Section<'_>) {
     let mut wrong = Vec::new();
     for rules in &groups.overrides {
         let Some(group) = rules.group else {
-            if root.sound(&rules.path("")) {
+            if root.sound_at(&rules.path("")) {
                 document.notes.push(format!(
                     "{}: this spelling never matches a group; leave out the leading zeros",
                     rules.path("")
@@ -127,7 +127,7 @@ fn overrides(document: &mut Document, root: &mut Section<'_>) {
 }
 
 fn miscounts(rules: &Override, size: u64) -> impl Iterator<Item = Problem> {
-    let whose = format!("{} has", rules.key);
+    let whose = format!("{} has {size} requests", rules.key);
     let input = rules.input.as_ref();
     let output = rules.output.as_ref();
     let input =

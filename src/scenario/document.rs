@@ -66,7 +66,7 @@ pub(super) fn read(
     let run = run(root, world);
     let tokenizer = tokenizer(root, world, &mut notes);
     let block_size = root
-        .sound("tokenizer.block_size")
+        .sound_at("tokenizer.block_size")
         .then_some(tokenizer.block_size);
     Document {
         run,
@@ -323,7 +323,7 @@ impl Rule for FileName {
     fn schema(&self) -> Value {
         json!({
             "type": "string",
-            "pattern": "^(?=.*\\S)(?!\\.\\.?$)[^/\\\\\\u0000-\\u001f\\u007f]+$",
+            "pattern": "^(?=.*\\S)(?!\\.\\.?$)[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$",
             "maxLength": NAME_BYTES_MAX,
         })
     }

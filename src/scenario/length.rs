@@ -42,13 +42,14 @@ impl<T> Lengths<T> {
         Self { rule, count }
     }
 
-    /// The problem when the rule at `path` does not speak of `count` requests.
-    pub(super) fn miscount(&self, path: &str, count: u64, whose: &str) -> Option<Problem> {
+    /// The problem when the rule at `path` does not speak of `count` requests;
+    /// `why` says where that number comes from.
+    pub(super) fn miscount(&self, path: &str, count: u64, why: &str) -> Option<Problem> {
         let (found, key) = self.count.filter(|(found, _)| *found != count)?;
         let what = match key {
-            "ranges" => format!("the ranges' counts add up to {found}, {whose} {count}"),
-            "path" => format!("the file has {found} rows, {whose} {count}"),
-            _ => format!("{found} lengths, {whose} {count}"),
+            "ranges" => format!("the ranges' counts add up to {found}, but {why}"),
+            "path" => format!("the file has {found} rows, but {why}"),
+            _ => format!("{found} lengths, but {why}"),
         };
         let problem = Problem::new(Code::CountMismatch, format!("{path}.{key}"), what);
         Some(problem.expected(format!("{count} in all")))

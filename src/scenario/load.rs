@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::scenario::document::{self, Document};
 use crate::scenario::json;
 use crate::scenario::paths::{ReadFile, World};
-use crate::scenario::problem::{Code, Problem, Problems};
+use crate::scenario::problem::{Code, Problem, Problems, is_within};
 use crate::scenario::section::{Manner, Section};
 use crate::scenario::{
     InputLength, OutputLength, PrefixCacheConfig, RequestsConfig, Scenario, cross,
@@ -40,7 +40,13 @@ pub fn load(
         path,
         sha256: sha256(bytes),
     };
-    resolve(text, origin, world, strict, environment_api_key)
+    resolve(
+        (text, &|_| true),
+        origin,
+        world,
+        strict,
+        environment_api_key,
+    )
 }
 
 /// What a manifest of this or the reference tool says about its scenario.
@@ -55,11 +61,47 @@ pub struct ManifestScenario<'a> {
     pub scenario_path: &'a Path,
     /// `scenario_sha256`.
     pub scenario_sha256: &'a str,
+    /// What the scenario is rebuilt for.
+    pub purpose: ManifestPurpose,
+}
+
+/// What a scenario is rebuilt from a manifest for. Settings that the purpose
+/// does not need may be unsound: another tool may have written them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestPurpose {
+    /// To send the prepared requests; how they were generated is settled.
+    Run,
+    /// To judge measurements: ranks, labels and thresholds are needed.
+    Analyze,
+}
+
+impl ManifestPurpose {
+    fn needs(self, path: &str) -> bool {
+        const GENERATION: &[&str] = &[
+            "run.overwrite",
+            "requests.input_length",
+            "requests.output_length",
+            "prefix_cache.groups.overrides",
+        ];
+        const JUDGMENT: &[&str] = &[
+            "prefix_cache.mode",
+            "prefix_cache.target_hit_rate",
+            "service.dp_size",
+            "service.engine_label_map",
+            "validation",
+        ];
+        let within = |paths: &[&str]| paths.iter().any(|above| is_within(path, above));
+        match self {
+            Self::Run => !within(GENERATION),
+            // A section that is no object is wrong for every purpose.
+            Self::Analyze => within(JUDGMENT) || !path.contains('.'),
+        }
+    }
 }
 
 /// Rebuilds a scenario from a manifest. Unknown keys are passed over (another
 /// version may have written them) and missing sections have their defaults;
-/// values that are there must be sound.
+/// values that the purpose needs must be sound, others fall back to defaults.
 ///
 /// `run.run_id` and `run.output_dir` are the stamped ones. No file is read, so
 /// lengths from CSV files come out as empty lists: the artifacts hold them.
@@ -89,7 +131,14 @@ pub fn from_manifest(
         path: manifest.scenario_path,
         sha256: manifest.scenario_sha256.to_owned(),
     };
-    let scenario = resolve(&text, origin, world, tolerant, environment_api_key);
+    let needed = |problem: &Problem| manifest.purpose.needs(&problem.path);
+    let scenario = resolve(
+        (&text, &needed),
+        origin,
+        world,
+        tolerant,
+        environment_api_key,
+    );
     scenario
         .map_err(Problems::without_positions)
         .map(|scenario| Scenario {
@@ -144,8 +193,9 @@ fn decoded(bytes: &[u8]) -> Result<&str, Problems> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
+/// Resolves `text`; problems that do not count are dropped.
 fn resolve(
-    text: &str,
+    (text, counts): (&str, &dyn Fn(&Problem) -> bool),
     origin: Origin<'_>,
     world: World<'_>,
     manner: Manner,
@@ -164,7 +214,7 @@ fn resolve(
     let mut document = document::read(&mut root, world, environment_api_key);
     cross::check(&mut document, &mut root);
     let finished = root.finish();
-    problems.append(finished.problems);
+    problems.append(finished.problems.filtered(counts));
     if !problems.is_empty() {
         return Err(problems.located(text));
     }

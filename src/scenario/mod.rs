@@ -22,7 +22,7 @@ mod selection;
 mod service;
 mod url;
 
-pub use load::{ManifestScenario, from_manifest, load, schema};
+pub use load::{ManifestPurpose, ManifestScenario, from_manifest, load, schema};
 
 pub use model::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode, CacheSalt,

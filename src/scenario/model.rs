@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::redact_url;
 use crate::units::{BlockSize, DpRank, GroupIndex};
 
 /// A credential. Neither `Debug` nor `Display` says anything of it, and it
@@ -306,8 +307,9 @@ pub enum OrderStrategy {
     InputLenAsc,
 }
 
-/// `service`.
-#[derive(Clone, Debug)]
+/// `service`. Its addresses may hold secrets: show them only through
+/// [`redact_url`](crate::scenario::redact_url), as `Debug` does.
+#[derive(Clone)]
 pub struct ServiceConfig {
     /// Completions endpoint.
     pub inference_url: String,
@@ -329,6 +331,24 @@ pub struct ServiceConfig {
     pub api_key: Secret,
     /// Interval of KV usage samples; 0 for none.
     pub poll_interval_seconds: f64,
+}
+
+impl fmt::Debug for ServiceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reset_url = self.reset_url.as_deref().map(redact_url);
+        f.debug_struct("ServiceConfig")
+            .field("inference_url", &redact_url(&self.inference_url))
+            .field("metrics_url", &redact_url(&self.metrics_url))
+            .field("reset_url", &reset_url)
+            .field("model", &self.model)
+            .field("dp_size", &self.dp_size)
+            .field("assume_empty_cache", &self.assume_empty_cache)
+            .field("engine_label_map", &self.engine_label_map)
+            .field("timeout_seconds", &self.timeout_seconds)
+            .field("api_key", &self.api_key)
+            .field("poll_interval_seconds", &self.poll_interval_seconds)
+            .finish()
+    }
 }
 
 /// `validation`: thresholds in percentage points.
@@ -383,7 +403,8 @@ pub struct AisbenchModel {
     pub retry: u32,
     /// Closed-loop concurrency when no profile is given, at least 1.
     pub batch_size: u32,
-    /// Further body fields of each formal request, in their written order.
+    /// Further body fields of each formal request, in their written order; a
+    /// `cache_salt` among them is in [`PcloadConfig::cache_salt`] instead.
     pub generation_kwargs: Vec<(String, serde_json::Value)>,
 }
 
@@ -398,7 +419,8 @@ pub struct PcloadConfig {
     pub engine: EngineChoice,
     /// Load profile file, absolute.
     pub profile: Option<PathBuf>,
-    /// Salt sent with each request.
+    /// Salt sent with each request, warm-up included; also the one that was
+    /// written among the generation arguments.
     pub cache_salt: Option<CacheSalt>,
     /// Objectives per request, name (`ttft`, `tpot`, `e2el`) to milliseconds.
     pub slo: BTreeMap<String, f64>,

@@ -205,11 +205,13 @@ impl Problems {
 
     /// Whether nothing is wrong at `path` or below it.
     pub(super) fn sound(&self, path: &str) -> bool {
-        !self.0.iter().any(|problem| {
-            problem.path.strip_prefix(path).is_some_and(|rest| {
-                rest.is_empty() || rest.starts_with('.') || rest.starts_with('[')
-            })
-        })
+        !self.0.iter().any(|problem| is_within(&problem.path, path))
+    }
+
+    /// Only those that `counts` holds for.
+    pub(super) fn filtered(mut self, counts: &dyn Fn(&Problem) -> bool) -> Self {
+        self.0.retain(counts);
+        self
     }
 
     /// Takes the places away, for a document that no user has before them.
@@ -261,6 +263,12 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// Whether `path` is `above`, or lies below it.
+pub(super) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
 
 /// `parent.key`, or `parent["key"]` for a key that would blur the path.
 pub(super) fn join(parent: &str, key: &str) -> String {

@@ -21,6 +21,12 @@ pub(super) trait Rule {
     /// Reads a value, or says which kind of problem it is.
     fn read(&self, node: &Node<'_>) -> Result<Self::Output, Code>;
 
+    /// A way out for a value that is refused.
+    fn hint(&self, node: &Node<'_>) -> Option<String> {
+        let _ = node;
+        None
+    }
+
     /// Reads the value at `path`; what is wrong goes into `problems`.
     fn check(&self, node: &Node<'_>, path: &str, problems: &mut Problems) -> Option<Self::Output> {
         self.read(node)
@@ -37,7 +43,9 @@ fn refusal<R: Rule + ?Sized>(rule: &R, node: &Node<'_>, path: &str, code: Code) 
         Code::NotFinite => "not a finite number",
         _ => "not allowed here",
     };
-    Problem::new(code, path, what)
+    let mut problem = Problem::new(code, path, what);
+    problem.hint = rule.hint(node);
+    problem
         .found(node.found())
         .expected(rule.expected())
         .at(Some(node.offset))
@@ -65,6 +73,17 @@ impl Rule for Integer {
         let value = integer_text(node)?.parse().map_err(|_| Code::OutOfRange)?;
         let inside = (self.min..=self.max).contains(&value);
         inside.then_some(value).ok_or(Code::OutOfRange)
+    }
+
+    fn hint(&self, node: &Node<'_>) -> Option<String> {
+        let text = match &node.kind {
+            Kind::Number(text) => text,
+            Kind::Text(text) => text.as_str(),
+            _ => return None,
+        };
+        let value = text.parse::<f64>().ok()?;
+        let whole = value.fract() == 0.0 && (self.min as f64..=self.max as f64).contains(&value);
+        whole.then(|| format!("write `{value}`"))
     }
 }
 
@@ -302,19 +321,11 @@ impl<T: Clone> Rule for Choice<'_, T> {
         chosen.map(|(_, value)| value.clone()).ok_or(Code::BadValue)
     }
 
-    fn check(&self, node: &Node<'_>, path: &str, problems: &mut Problems) -> Option<T> {
-        let code = match self.read(node) {
-            Ok(chosen) => return Some(chosen),
-            Err(code) => code,
+    fn hint(&self, node: &Node<'_>) -> Option<String> {
+        let Kind::Text(text) = &node.kind else {
+            return None;
         };
-        let mut problem = refusal(self, node, path, code);
-        if let Kind::Text(text) = &node.kind
-            && let Some(name) = nearest(text, self.names())
-        {
-            problem = problem.hint(format!("did you mean `{name}`?"));
-        }
-        problems.push(problem);
-        None
+        nearest(text, self.names()).map(|name| format!("did you mean `{name}`?"))
     }
 }
 
@@ -358,6 +369,10 @@ impl<R: Rule> Rule for OrNull<R> {
             Kind::Null => Ok(None),
             _ => self.0.read(node).map(Some),
         }
+    }
+
+    fn hint(&self, node: &Node<'_>) -> Option<String> {
+        self.0.hint(node)
     }
 }
 

@@ -128,11 +128,13 @@ impl<'n> Section<'n> {
         self.optional(key, about, rule)
     }
 
-    /// Says that `key` must be there.
+    /// Says that `key` must be there; not for what is no object at all.
     pub(super) fn missing(&mut self, key: &str, expected: &str) {
-        let problem = Problem::new(Code::Missing, self.path_of(key), "missing");
-        let offset = self.node.map(|node| node.offset);
-        self.problems.push(problem.expected(expected).at(offset));
+        if let Some(node) = self.node {
+            let problem = Problem::new(Code::Missing, self.path_of(key), "missing");
+            let problem = problem.expected(expected);
+            self.problems.push(problem.at(Some(node.offset)));
+        }
     }
 
     /// An object of its own, which may be absent.
@@ -244,6 +246,11 @@ impl<'n> Section<'n> {
     /// Whether nothing was wrong under `key` so far.
     pub(super) fn sound(&self, key: &str) -> bool {
         self.problems.sound(&self.path_of(key))
+    }
+
+    /// Whether nothing was wrong at a whole path or below it so far.
+    pub(super) fn sound_at(&self, path: &str) -> bool {
+        self.problems.sound(path)
     }
 
     /// Adds a problem; without a place of its own it gets that of `key`.

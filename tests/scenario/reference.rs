@@ -2,13 +2,6 @@
 //! and the effective configurations it stored. Data of the reference that is
 //! not part of this repository is looked for beside it (`PCLOAD_SHARED`).
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "edge: tests read recorded files, fail where they cannot, and say what they skip"
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +10,7 @@ use pcload::scenario::{Code, Problems, Scenario, load};
 use serde_json::Value;
 
 /// The folder of recorded reference data, when it is there.
-fn shared(name: &str) -> Option<PathBuf> {
+pub(crate) fn shared(name: &str) -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared");
     let folder = std::env::var_os("PCLOAD_SHARED").map_or_else(beside, PathBuf::from);
     let path = folder.join("golden").join(name);

@@ -1,0 +1,20 @@
+//! What a scenario may say, and what its author is told when it does not.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::panic,
+    reason = "edge: tests read recorded files, fail where they cannot, and say what they skip"
+)]
+
+mod anything;
+mod endpoint;
+mod input;
+mod lengths;
+mod manifest;
+mod messages;
+mod reference;
+mod rules;
+mod schema;
+mod shipped;

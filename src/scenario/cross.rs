@@ -3,9 +3,9 @@
 
 use crate::scenario::document::Document;
 use crate::scenario::groups::{Override, by_group};
-use crate::scenario::problem::{Code, Problem};
+use crate::scenario::problem::{Code, Problem, join};
 use crate::scenario::section::Section;
-use crate::scenario::{CacheSalt, GroupsConfig, OutputLength};
+use crate::scenario::{CacheSalt, OutputLength};
 
 const INPUT: &str = "requests.input_length";
 const OUTPUT: &str = "requests.output_length";
@@ -140,7 +140,6 @@ fn miscounts(rules: &Override, size: u64) -> impl Iterator<Item = Problem> {
 impl Override {
     /// The path of one of its keys, or its own.
     fn path(&self, key: &str) -> String {
-        use crate::scenario::problem::join;
         let own = join(OVERRIDES, &self.key);
         if key.is_empty() { own } else { join(&own, key) }
     }
@@ -182,22 +181,15 @@ fn cache_salt(document: &mut Document, root: &mut Section<'_>) {
         return;
     };
     let (_, salt) = kwargs.remove(at);
-    let salt = salt.as_str().map(|salt| CacheSalt::Fixed(salt.to_owned()));
+    let Some(salt) = salt.as_str().map(|salt| CacheSalt::Fixed(salt.to_owned())) else {
+        return;
+    };
     let own = &mut document.pcload.cache_salt;
-    if own.is_some() && *own != salt {
+    if own.as_ref().is_some_and(|own| *own != salt) {
         let what = "differs from `pcload.cache_salt`";
         let problem = Problem::new(Code::Conflict, format!("{KWARGS}.cache_salt"), what);
         refuse(root, problem.expected("one salt in one place"));
     } else {
-        *own = salt;
+        *own = Some(salt);
     }
-}
-
-/// Checks that hold for values every later room relies on.
-pub(super) fn assert_resolved(requests: usize, groups: &GroupsConfig) {
-    assert!(requests > 0, "a scenario has at least one request");
-    assert!(
-        groups.overrides.keys().all(|group| group.0 < groups.count),
-        "an override names a group that is not there"
-    );
 }

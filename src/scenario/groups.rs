@@ -47,7 +47,8 @@ impl Groups {
                 output_length: found.output.map(|lengths| lengths.rule),
                 corpus_selection: found.selection,
             };
-            found.group.map(|group| (group, rules))
+            let group = found.group.filter(|group| group.0 < self.count);
+            group.map(|group| (group, rules))
         };
         GroupsConfig {
             count: self.count,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::scenario::paths::ReadFile;
-use crate::scenario::problem::{Code, Problem, one_of, shown};
+use crate::scenario::problem::{Code, Problem, one_line, one_of, shown};
 
 /// Columns of an input length, the first that is there counts.
 pub(super) const INPUT_COLUMNS: &[&str] =
@@ -12,6 +12,9 @@ pub(super) const INPUT_COLUMNS: &[&str] =
 
 /// Column of an output length.
 pub(super) const OUTPUT_COLUMNS: &[&str] = &["output_tokens"];
+
+/// Columns that a message names when the right one is not there.
+const HEADERS_SHOWN_MAX: usize = 8;
 
 /// Reads the lengths in the first of `columns` that `file` has; each in
 /// `1..=max`. The problem's path is left empty.
@@ -21,7 +24,7 @@ pub(super) fn lengths(
     columns: &[&str],
     max: u64,
 ) -> Result<Vec<u64>, Box<Problem>> {
-    let name = format!("`{}`", file.display());
+    let name = format!("`{}`", one_line(&file.to_string_lossy()));
     let bytes = read(file).map_err(|error| {
         Problem::new(
             Code::FileUnreadable,
@@ -59,6 +62,10 @@ fn bad(what: impl Into<String>, expected: impl Into<String>) -> Box<Problem> {
     Box::new(Problem::new(Code::BadFile, "", what).expected(expected))
 }
 
+fn expected_columns(columns: &[&str]) -> String {
+    format!("a column {}", one_of(columns.iter().copied()))
+}
+
 /// The values of the first of `columns` with their lines; blank lines do not
 /// count.
 fn column(text: &str, columns: &[&str]) -> Result<Vec<(u64, String)>, Box<Problem>> {
@@ -70,13 +77,13 @@ fn column(text: &str, columns: &[&str]) -> Result<Vec<(u64, String)>, Box<Proble
     let wanted = columns
         .iter()
         .find_map(|column| headers.iter().position(|header| header == *column));
+    if headers.is_empty() {
+        return Err(bad("no header", expected_columns(columns)));
+    }
     let Some(wanted) = wanted else {
-        let found: Vec<&str> = headers.iter().collect();
-        let what = format!("no length column among {}", one_of(found));
-        return Err(bad(
-            what,
-            format!("a column {}", one_of(columns.iter().copied())),
-        ));
+        let found: Vec<String> = headers.iter().take(HEADERS_SHOWN_MAX).map(shown).collect();
+        let what = format!("no length column among {}", found.join(", "));
+        return Err(bad(what, expected_columns(columns)));
     };
     let mut values = Vec::new();
     for record in reader.records() {
@@ -174,16 +181,13 @@ mod tests {
         );
         check(
             "input,b\n1,2\n",
-            "`/l.csv`: no length column among `input` or `b`; expected a column `output_tokens`",
+            "`/l.csv`: no length column among \"input\", \"b\"; expected a column `output_tokens`",
         );
         check(
             "output_tokens\n",
             "`/l.csv`: no row below the header; expected at least one row",
         );
-        check(
-            "",
-            "`/l.csv`: no length column among nothing; expected a column `output_tokens`",
-        );
+        check("", "`/l.csv`: no header; expected a column `output_tokens`");
     }
 
     #[test]

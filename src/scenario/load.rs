@@ -219,7 +219,7 @@ fn resolve(
         return Err(problems.located(text));
     }
     let mut effective_config = finished.filled;
-    let effective_pcload = effective_config.shift_remove("pcload").unwrap_or_default();
+    let effective_pcload = effective_config.remove("pcload").unwrap_or_default();
     Ok(Scenario {
         effective_config: Value::Object(effective_config),
         effective_pcload,
@@ -237,7 +237,11 @@ fn assembled(document: Document, origin: Origin<'_>) -> Scenario {
     let count = usize::try_from(requests.count).unwrap_or(usize::MAX);
     let cache = document.prefix_cache;
     let groups = cache.groups.resolved();
-    cross::assert_resolved(count, &groups);
+    assert!(count > 0, "a scenario has at least one request");
+    assert!(
+        groups.overrides.keys().all(|group| group.0 < groups.count),
+        "an override names a group that is not there"
+    );
     let (target_hit_rate, target_hit_rate_written) = cache.target_hit_rate;
     Scenario {
         path: origin.path.to_owned(),

@@ -293,6 +293,19 @@ pub(super) fn shown(text: &str) -> String {
     serde_json::Value::String(short).to_string()
 }
 
+/// `text` on one line: control characters are escaped.
+pub(super) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
+}
+
 /// The known key that `key` was most likely meant to be, if one is near.
 pub(super) fn nearest<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const SIMILARITY_MIN: f64 = 0.8;

@@ -5,6 +5,7 @@ use serde_json::{Number, Value, json};
 
 use crate::rng::Seed;
 use crate::scenario::json::{self, Kind, Node};
+use crate::scenario::length_file::python_integer;
 use crate::scenario::problem::{Code, Problem, Problems, nearest, one_of};
 
 /// What a single value may be.
@@ -94,6 +95,24 @@ fn integer_text<'t>(node: &Node<'t>) -> Result<&'t str, Code> {
         Kind::Number(text) if json::is_integer(text) => Ok(text),
         _ => Err(Code::WrongType),
     }
+}
+
+/// An integer, or text that Python's `int()` takes for one: the reference casts
+/// some values that way.
+pub(super) fn cast_integer(node: &Node<'_>) -> Result<u64, Code> {
+    let value = match &node.kind {
+        Kind::Text(text) => python_integer(text).ok_or(Code::BadValue)?,
+        _ => integer_text(node)?.parse().map_err(|_| Code::OutOfRange)?,
+    };
+    u64::try_from(value).map_err(|_| Code::OutOfRange)
+}
+
+/// The schema of [`cast_integer`].
+pub(super) fn cast_integer_schema() -> Value {
+    json!({"anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": "^\\s*\\+?[0-9]+(_[0-9]+)*\\s*$"},
+    ]})
 }
 
 /// Whether `text` is an integer as JSON writes it.

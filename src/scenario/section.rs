@@ -160,45 +160,44 @@ impl<'n> Section<'n> {
         about: &str,
         read: impl Fn(&mut Section<'_>) -> Option<T>,
     ) -> Option<Vec<T>> {
+        const EXPECTED: &str = "a list of objects that is not empty";
         self.required.push(key);
         let mut template = Section::new(None, "", self.manner);
         let _nothing = read(&mut template);
         let items = json!({"type": "array", "minItems": 1, "items": template.finish().schema});
         self.describe(key, about, items, None);
-        let expected = "a list of objects that is not empty";
         let Some(node) = self.node(key) else {
-            self.missing(key, expected);
+            self.missing(key, EXPECTED);
             return None;
         };
         self.set(key, node.to_value());
-        let path = self.path_of(key);
-        match &node.kind {
-            Kind::List(items) if !items.is_empty() => {
-                let items = items.iter().enumerate();
-                let read: Vec<Option<T>> = items
-                    .map(|(index, item)| {
-                        let mut section =
-                            Section::new(Some(item), format!("{path}[{index}]"), self.manner);
-                        let value = read(&mut section);
-                        self.problems.append(section.finish().problems);
-                        value
-                    })
-                    .collect();
-                read.into_iter().collect()
-            }
-            Kind::List(_) => {
-                let problem = Problem::new(Code::BadValue, path, "an empty list");
-                self.refuse(key, problem.expected(expected));
-                None
-            }
-            _ => {
-                let problem = Problem::new(Code::WrongType, path, "wrong type");
-                self.refuse(key, problem.found(node.found()).expected(expected));
-                None
-            }
-        }
+        let (code, what) = match &node.kind {
+            Kind::List(items) if items.is_empty() => (Code::BadValue, "an empty list"),
+            Kind::List(items) => return self.items(key, items, read),
+            _ => (Code::WrongType, "wrong type"),
+        };
+        let problem = Problem::new(code, self.path_of(key), what);
+        self.refuse(key, problem.found(node.found()).expected(EXPECTED));
+        None
     }
 
+    fn items<T>(
+        &mut self,
+        key: &str,
+        items: &[Node<'_>],
+        read: impl Fn(&mut Section<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let mut values = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{}[{index}]", self.path_of(key));
+            let mut section = Section::new(Some(item), path, self.manner);
+            values.push(read(&mut section));
+            self.problems.append(section.finish().problems);
+        }
+        values.into_iter().collect()
+    }
+
+    /// Reads what stands under `key`, if anything does.
     pub(super) fn read<R: Rule>(&mut self, key: &str, rule: &R) -> Option<R::Output> {
         let node = self.node(key)?;
         self.filled.insert(key.to_owned(), node.to_value());
@@ -206,6 +205,7 @@ impl<'n> Section<'n> {
         rule.check(node, &path, &mut self.problems)
     }
 
+    /// Makes `key` known, with its schema.
     pub(super) fn describe(
         &mut self,
         key: &'static str,
@@ -220,6 +220,7 @@ impl<'n> Section<'n> {
         }
         self.properties.insert(key.to_owned(), schema);
     }
+
     /// Where the value at `path` (below this object) stands, or the nearest one
     /// above it that is there.
     pub(super) fn offset_of(&self, path: &str) -> Option<usize> {

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use crate::scenario::Selection;
 use crate::scenario::json::{Kind, Node};
-use crate::scenario::length_file::python_integer;
 use crate::scenario::mode::{Absent, Mode};
-use crate::scenario::problem::{Code, Problem};
-use crate::scenario::rule::{ListOf, Rule};
+use crate::scenario::problem::{Code, Problem, Problems};
+use crate::scenario::rule::{ListOf, Rule, cast_integer, cast_integer_schema};
 use crate::scenario::section::Section;
 
 /// A zero-based line of the corpus; the reference also takes it as text.
@@ -22,21 +21,11 @@ impl Rule for LineIndex {
     }
 
     fn schema(&self) -> Value {
-        json!({"anyOf": [
-            {"type": "integer", "minimum": 0},
-            {"type": "string", "pattern": "^\\s*\\+?[0-9]+(_[0-9]+)*\\s*$"},
-        ]})
+        cast_integer_schema()
     }
 
     fn read(&self, node: &Node<'_>) -> Result<u64, Code> {
-        let value = match &node.kind {
-            Kind::Number("-0") => Some(0),
-            Kind::Number(text) if crate::scenario::json::is_integer(text) => text.parse().ok(),
-            Kind::Text(text) => Some(python_integer(text).ok_or(Code::BadValue)?),
-            _ => return Err(Code::WrongType),
-        };
-        let value = value.and_then(|value: i128| u64::try_from(value).ok());
-        value.ok_or(Code::OutOfRange)
+        cast_integer(node)
     }
 }
 
@@ -86,12 +75,7 @@ impl<R: Rule + Copy> Rule for Perhaps<R> {
         }
     }
 
-    fn check(
-        &self,
-        node: &Node<'_>,
-        path: &str,
-        problems: &mut crate::scenario::Problems,
-    ) -> Option<Self::Output> {
+    fn check(&self, node: &Node<'_>, path: &str, problems: &mut Problems) -> Option<Self::Output> {
         match &node.kind {
             Kind::List(items) if items.is_empty() => Some(Vec::new()),
             _ => ListOf(self.0).check(node, path, problems),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::scenario::json::{Kind, Node};
-use crate::scenario::length_file::python_integer;
-use crate::scenario::problem::{Code, Problem, Problems, join};
-use crate::scenario::rule::{Flag, Integer, OrNull, Real, Rule, Text};
+use crate::scenario::problem::{Code, Problem, Problems, join, shown};
+use crate::scenario::rule::{
+    Flag, Integer, OrNull, Real, Rule, Text, cast_integer, cast_integer_schema,
+};
 use crate::scenario::section::Section;
 use crate::scenario::url::{Address, holds_secrets, redact_url};
 use crate::scenario::{Secret, ServiceConfig};
@@ -142,13 +143,7 @@ struct LabelMap {
 
 impl LabelMap {
     fn rank(&self, node: &Node<'_>) -> Result<DpRank, Code> {
-        let value = match &node.kind {
-            Kind::Number("-0") => Some(0),
-            Kind::Number(text) if crate::scenario::json::is_integer(text) => text.parse().ok(),
-            Kind::Text(text) => Some(python_integer(text).ok_or(Code::BadValue)?),
-            _ => return Err(Code::WrongType),
-        };
-        let rank = value.and_then(|value: i128| u32::try_from(value).ok());
+        let rank = u32::try_from(cast_integer(node)?).ok();
         let inside = |rank: &u32| self.ranks.is_none_or(|ranks| *rank < ranks);
         rank.filter(inside).map(DpRank).ok_or(Code::OutOfRange)
     }
@@ -162,10 +157,7 @@ impl Rule for LabelMap {
     }
 
     fn schema(&self) -> Value {
-        json!({"type": "object", "additionalProperties": {"anyOf": [
-            {"type": "integer", "minimum": 0},
-            {"type": "string", "pattern": "^\\s*\\+?[0-9]+(_[0-9]+)*\\s*$"},
-        ]}})
+        json!({"type": "object", "additionalProperties": cast_integer_schema()})
     }
 
     fn read(&self, node: &Node<'_>) -> Result<Self::Output, Code> {
@@ -202,7 +194,7 @@ impl Rule for LabelMap {
                         continue;
                     }
                     Some(other) => {
-                        let what = format!("rank {rank} already belongs to label `{other}`");
+                        let what = format!("rank {rank} already belongs to label {}", shown(other));
                         Problem::new(Code::Conflict, join(path, label), what)
                             .expected("one label a rank")
                     }

@@ -133,6 +133,9 @@ fn what_the_purpose_needs_must_be_sound() {
         outcomes(&config),
         [run.map(str::to_owned).to_vec(), Vec::new()]
     );
+    config["prefix_cache"]["groups"]["count"] = json!(0);
+    config["prefix_cache"]["groups"]["overrides"] = json!({"group-5": {}});
+    assert_eq!(outcomes(&config)[1], Vec::<String>::new());
     config["service"]["dp_size"] = json!(0);
     assert_eq!(outcomes(&config)[1], ["OUT_OF_RANGE service.dp_size"]);
     for broken in [json!([]), json!(null), json!({"service": null})] {

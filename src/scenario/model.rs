@@ -76,7 +76,9 @@ pub struct Scenario {
     /// The plugin's effective configuration as the manifest stores it: every
     /// default filled, absolute paths, `api_key` replaced by
     /// `api_key_configured`, without the `pcload` section; `run.run_id` and
-    /// `run.output_dir` are not stamped yet.
+    /// `run.output_dir` are not stamped yet. A `run.random_seed` that does not
+    /// fit 64 bits is its decimal text. Addresses have lost what may be secret.
+    /// Of a scenario that was rebuilt from a manifest it is the manifest's own.
     pub effective_config: serde_json::Value,
     /// The resolved `pcload` section in the same form.
     pub effective_pcload: serde_json::Value,

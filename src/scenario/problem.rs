@@ -248,17 +248,24 @@ impl<'a> IntoIterator for &'a Problems {
     }
 }
 
-/// One line a problem, `CODE: path: …`, each followed by its `hint: …` line.
+/// Problems that are shown; a list of lengths can hold any number.
+const SHOWN_MAX: usize = 100;
+
+/// One line a problem, `CODE: path: …`, each followed by its `hint: …` line; the
+/// first hundred of them.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
+        for (index, problem) in self.0.iter().take(SHOWN_MAX).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             write!(f, "{separator}{}: {problem}", problem.code)?;
             if let Some(hint) = &problem.hint {
                 write!(f, "\n  hint: {hint}")?;
             }
         }
-        Ok(())
+        match self.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
     }
 }
 
@@ -343,6 +350,24 @@ mod tests {
             problems.to_string(),
             "OUT_OF_RANGE: requests.count: out of range (found `0`, line 2:7); \
              expected an integer of at least 1"
+        );
+    }
+
+    #[test]
+    fn a_flood_of_problems_is_cut() {
+        let mut problems = Problems::default();
+        for index in 0..103 {
+            problems.push(Problem::new(
+                Code::OutOfRange,
+                format!("a[{index}]"),
+                "wrong",
+            ));
+        }
+        let shown = problems.to_string();
+        assert_eq!(shown.lines().count(), 101);
+        assert!(
+            shown.ends_with("OUT_OF_RANGE: a[99]: wrong\nand 3 more"),
+            "{shown}"
         );
     }
 

@@ -3,6 +3,7 @@
 
 use crate::input::{base, check_table, load_text, load_with, outcome, with};
 use pcload::scenario::{Assignment, InputLength, OutputLength, TruncatedNormal};
+use proptest::prelude::*;
 use serde_json::json;
 
 const INPUT: &str = "requests.input_length";
@@ -42,7 +43,7 @@ fn truncated_normals() {
         "WRONG_TYPE requests.input_length.mean",
     );
     check(
-        "8",
+        "1",
         "100",
         ", \"mean\": 10000, \"std\": 1",
         "OUT_OF_RANGE requests.input_length.mean",
@@ -217,19 +218,43 @@ fn lengths_come_from_csv_files_beside_the_scenario() {
 
 #[test]
 fn requests_are_dealt_by_largest_remainder() {
-    let zipf = Assignment::Zipf { exponent: 1.0 };
-    assert_eq!(zipf.request_counts(10, 3), [5, 3, 2]);
-    let weights = Assignment::Weights(vec![0.5, 0.3, 0.15, 0.05]);
-    assert_eq!(weights.request_counts(10, 4), [5, 3, 2, 0]);
-    assert_eq!(Assignment::Uniform.request_counts(10, 3), [4, 3, 3]);
-    assert_eq!(
-        Assignment::Uniform.request_counts(4, 9),
-        [1, 1, 1, 1, 0, 0, 0, 0, 0]
-    );
-    assert_eq!(
-        Assignment::Weights(vec![0.0, 2.0]).request_counts(3, 2),
-        [0, 3]
-    );
+    let uniform = |requests, groups| Assignment::Uniform.request_counts(requests, groups);
+    let zipf =
+        |exponent, requests, groups| Assignment::Zipf { exponent }.request_counts(requests, groups);
+    let weights = |weights: &[f64], requests| {
+        let groups = u32::try_from(weights.len()).unwrap();
+        Assignment::Weights(weights.to_vec()).request_counts(requests, groups)
+    };
+    assert_eq!(zipf(1.0, 10, 3), [5, 3, 2]);
+    assert_eq!(weights(&[0.5, 0.3, 0.15, 0.05], 10), [5, 3, 2, 0]);
+    assert_eq!(uniform(10, 3), [4, 3, 3]);
+    assert_eq!(uniform(4, 9), [1, 1, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(weights(&[0.0, 2.0], 3), [0, 3]);
+    // What the reference dealt.
+    assert_eq!(uniform(3, 5), [1, 1, 1, 0, 0]);
+    assert_eq!(uniform(100, 3), [34, 33, 33]);
+    assert_eq!(zipf(1.2, 10, 3), [6, 2, 2]);
+    assert_eq!(zipf(1.2, 100, 3), [59, 25, 16]);
+    assert_eq!(weights(&[5.0, 3.0, 2.0], 24), [12, 7, 5]);
+    assert_eq!(weights(&[0.5, 0.3, 0.2], 40), [20, 12, 8]);
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_dealt_and_no_group_is_off_by_more_than_one(
+        weights in proptest::collection::vec(0.0..1e6_f64, 1..40),
+        requests in 0_usize..10_000,
+    ) {
+        let total: f64 = weights.iter().sum();
+        prop_assume!(total > 0.0);
+        let groups = u32::try_from(weights.len()).unwrap();
+        let counts = Assignment::Weights(weights.clone()).request_counts(requests, groups);
+        prop_assert_eq!(counts.iter().sum::<usize>(), requests);
+        for (count, weight) in counts.iter().zip(&weights) {
+            let share = requests as f64 * weight / total;
+            prop_assert!((*count as f64 - share).abs() < 1.0 + 1e-9, "{count} for {share}");
+        }
+    }
 }
 
 #[test]

@@ -29,8 +29,12 @@ fn example_scenarios_resolve() {
         assert_eq!(scenario.aisbench.extra_args.0, ["--num-warmups", "0"]);
         names.push(name);
     }
-    names.sort();
-    assert_eq!(names, ["cold-4x4", "quickstart", "zipf-mixed"]);
+    for name in ["cold-4x4", "quickstart", "zipf-mixed"] {
+        assert!(
+            names.iter().any(|found| found == name),
+            "{name} is not shipped"
+        );
+    }
 }
 
 /// A row of the reference for each key, in the order of the schema.

@@ -280,3 +280,88 @@ fn lane_capacities(instance: &Instance) -> Vec<LaneCapacity> {
     lanes.retain(|lane| lane.request_count > 0);
     lanes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(target_rate: f64, lengths: &[u64], lanes: u32) -> Instance {
+        let request = |(lane, &input_tokens): (u32, &u64)| Request {
+            input_tokens,
+            capacity_blocks: (input_tokens - 16) / 16,
+            lane: lane % lanes,
+        };
+        Instance {
+            start: Start::Empty,
+            block_size: BlockSize::new(16).unwrap(),
+            target_rate,
+            requests: (0..).zip(lengths).map(request).collect(),
+        }
+    }
+
+    #[test]
+    fn late_large_prompts_cost_no_overshoot() {
+        // A schedule found by hand has neither overshoot nor decline; under the
+        // objective here its gaps are what counts next.
+        let instance = lengths(
+            86.0 * 16.0 / 3588.0,
+            &[
+                64, 128, 256, 96, 96, 128, 64, 128, 128, 512, 512, 64, 512, 900,
+            ],
+            3,
+        );
+        let by_hand = vec![3, 1, 1, 5, 2, 2, 1, 7, 3, 31, 30, 3, 31, 30];
+        let by_hand = assess(&instance, by_hand).unwrap();
+        let found = solve(&instance).unwrap();
+        assert_eq!((found.total_blocks, found.max_blocks), (86, 109));
+        assert_eq!(by_hand.total_blocks, 86);
+        let (found, by_hand) = (found.certificate.objective, by_hand.certificate.objective);
+        assert!(by_hand.overshoot_max + by_hand.decline_sum == 0.0);
+        assert!(found.overshoot_max == 0.0);
+        assert!(found.gap_sum <= by_hand.gap_sum, "{found:?} {by_hand:?}");
+    }
+
+    #[test]
+    fn one_prompt_after_a_warm_up_takes_the_nearer_block() {
+        let mut instance = lengths(0.2, &[42], 1);
+        instance.start = Start::Warm;
+        let solution = solve(&instance).unwrap();
+        assert_eq!((solution.prefix_blocks, solution.max_blocks), (vec![1], 1));
+    }
+
+    #[test]
+    fn nothing_to_send_is_solved_by_nothing() {
+        for start in [Start::Empty, Start::Warm] {
+            let mut instance = lengths(0.5, &[], 1);
+            instance.start = start;
+            let solution = solve(&instance).unwrap();
+            assert_eq!(verify(&instance, &solution), Ok(()));
+            assert_eq!((solution.total_blocks, solution.max_blocks), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_largest_problem_does_not_overflow() {
+        let mut instance = lengths(0.7, &[1 << 38; 4], 2);
+        instance.block_size = BlockSize::new(1).unwrap();
+        for request in &mut instance.requests {
+            request.capacity_blocks = request.input_tokens - 1;
+        }
+        let solution = solve(&instance).unwrap();
+        assert_eq!(verify(&instance, &solution), Ok(()));
+        instance.requests[0].input_tokens += 1;
+        assert_eq!(solve(&instance), Err(SolverError::TooManyTokens));
+    }
+
+    #[test]
+    fn what_is_no_problem_is_refused() {
+        let mut instance = lengths(0.5, &[64, 64], 1);
+        for rate in [f64::NAN, -0.1, 1.1] {
+            instance.target_rate = rate;
+            assert_eq!(solve(&instance).unwrap_err().code(), "TARGET_OUT_OF_RANGE");
+        }
+        instance.target_rate = 0.5;
+        instance.requests[1].capacity_blocks = 5;
+        assert_eq!(solve(&instance).unwrap_err().code(), "CAPACITY_ABOVE_INPUT");
+    }
+}

@@ -216,3 +216,79 @@ fn check_objective(recomputed: &Objective, stated: &Objective) -> Result<(), Cer
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Request, assess, solve};
+    use super::*;
+    use crate::units::BlockSize;
+
+    fn problem(start: Start) -> Instance {
+        let request = |(capacity_blocks, lane)| Request {
+            input_tokens: 16 * (capacity_blocks + 1),
+            capacity_blocks,
+            lane,
+        };
+        let requests = [(3, 0), (5, 1), (4, 0), (5, 1), (2, 0), (6, 1)];
+        Instance {
+            start,
+            block_size: BlockSize::new(16).unwrap(),
+            target_rate: 0.4,
+            requests: requests.into_iter().map(request).collect(),
+        }
+    }
+
+    fn broken(start: Start, change: impl Fn(&mut Solution)) -> &'static str {
+        let problem = problem(start);
+        let mut solution = solve(&problem).unwrap();
+        assert_eq!(verify(&problem, &solution), Ok(()));
+        change(&mut solution);
+        verify(&problem, &solution).unwrap_err().code()
+    }
+
+    #[test]
+    fn each_false_statement_is_found() {
+        for start in [Start::Empty, Start::Warm] {
+            let check = |expected, change: &dyn Fn(&mut Solution)| {
+                assert_eq!(broken(start, change), expected);
+            };
+            check("SCHEDULE_LENGTH", &|s| s.prefix_blocks.truncate(3));
+            check("PREFIX_ABOVE_CAPACITY", &|s| s.prefix_blocks[4] = 3);
+            check("HIT_TOTAL_WRONG", &|s| s.total_blocks += 1);
+            check("HIT_TOTAL_WRONG", &|s| s.prefix_blocks.fill(0));
+            check("REACHABLE_MAX_WRONG", &|s| s.max_blocks -= 1);
+            check("LANE_CAPACITY_WRONG", &|s| {
+                s.certificate.lanes[0].reachable_blocks += 1;
+            });
+            check("LANE_CAPACITY_WRONG", &|s| {
+                let mut extra = s.certificate.lanes[0];
+                extra.lane = 9;
+                s.certificate.lanes.push(extra);
+            });
+            check("LANE_CAPACITY_WRONG", &|s| s.certificate.lanes.clear());
+            check("OBJECTIVE_WRONG", &|s| {
+                s.certificate.objective.gap_sum += 1e-6;
+            });
+            check("OBJECTIVE_WRONG", &|s| {
+                s.certificate.objective.decline_sum = f64::NAN;
+            });
+        }
+    }
+
+    #[test]
+    fn a_total_that_is_not_the_nearest_is_found() {
+        let problem = problem(Start::Warm);
+        let nearest = solve(&problem).unwrap();
+        let mut prefixes = nearest.prefix_blocks.clone();
+        let at = prefixes.iter().position(|&prefix| prefix > 0).unwrap();
+        prefixes[at] -= 1;
+        let other = assess(&problem, prefixes).unwrap();
+        assert_eq!(
+            verify(&problem, &other),
+            Err(CertificateError::NotNearest {
+                nearer: nearest.total_blocks,
+                stated: nearest.total_blocks - 1
+            })
+        );
+    }
+}

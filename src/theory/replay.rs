@@ -76,3 +76,121 @@ pub fn replay(
     }
     theory
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::HitAccount;
+    use super::*;
+    use crate::units::BlockSize;
+
+    fn plain() -> ServerView {
+        ServerView::plain(BlockSize::new(16).unwrap())
+    }
+
+    fn request(group: u32, rank: u32, shared_prefix_tokens: u64, input_tokens: u64) -> SentRequest {
+        SentRequest {
+            group: GroupIndex(group),
+            rank: Some(DpRank(rank)),
+            shared_prefix_tokens,
+            input_tokens,
+            reached_server: true,
+        }
+    }
+
+    /// One cold lane of three prompts of 128 tokens that share 64; `lost` never
+    /// reached the server.
+    fn lane(lost: &[usize]) -> Theory {
+        let mut sent = vec![request(0, 0, 64, 128); 3];
+        for &index in lost {
+            sent[index].reached_server = false;
+        }
+        replay(CacheMode::Cold, &BTreeMap::new(), &sent, &plain())
+    }
+
+    fn hits(theory: &Theory) -> Vec<u64> {
+        theory
+            .requests
+            .iter()
+            .map(|entry| entry.hit_tokens)
+            .collect()
+    }
+
+    fn account(hit_tokens: u64, input_tokens: u64) -> HitAccount {
+        HitAccount {
+            input_tokens,
+            hit_tokens,
+        }
+    }
+
+    #[test]
+    fn a_request_that_failed_counts_nowhere() {
+        assert_eq!(lane(&[]).total, account(128, 384));
+        // The second fails: the third still finds what the first left.
+        let second = lane(&[1]);
+        assert_eq!(
+            (hits(&second), second.total),
+            (vec![0, 0, 64], account(64, 256))
+        );
+        assert_eq!(second.total.rate(), Some(0.25));
+        // The first fails: the second finds nothing, the third what it left.
+        let first = lane(&[0]);
+        assert_eq!(
+            (hits(&first), first.total),
+            (vec![0, 0, 64], account(64, 256))
+        );
+        assert_eq!(first.ranks[&DpRank(0)], account(64, 256));
+        assert_eq!(lane(&[0, 1, 2]).total.rate(), None);
+    }
+
+    #[test]
+    fn lanes_are_groups_by_rank() {
+        let sent = [
+            request(0, 0, 32, 64),
+            request(0, 1, 32, 64),
+            request(1, 0, 32, 64),
+            request(0, 0, 48, 64),
+            request(0, 0, 48, 64),
+        ];
+        let theory = replay(CacheMode::Cold, &BTreeMap::new(), &sent, &plain());
+        assert_eq!(hits(&theory), [0, 0, 0, 32, 48]);
+        let marks = theory
+            .requests
+            .iter()
+            .map(|e| (e.watermark_before, e.watermark_after));
+        assert!(marks.eq([(0, 32), (0, 32), (0, 32), (32, 48), (48, 48)]));
+        assert_eq!(theory.groups[&GroupIndex(0)], account(80, 256));
+        assert_eq!(theory.ranks[&DpRank(0)], account(80, 256));
+    }
+
+    #[test]
+    fn a_bos_lengthens_prompts_and_shifts_blocks() {
+        let view = ServerView {
+            special_prefix_tokens: 1,
+            ..plain()
+        };
+        // Blocks of 16: of 1 + 48 common tokens 48 are whole blocks.
+        let sent = vec![request(0, 0, 48, 80); 2];
+        let theory = replay(CacheMode::Cold, &BTreeMap::new(), &sent, &view);
+        assert_eq!(theory.total, account(48, 162));
+        // A warm-up set of 80-token prompts with half of them shared: 40 of 81.
+        let warm = BTreeMap::from([(GroupIndex(0), 48)]);
+        let mut sent = [request(0, 0, 32, 80), request(0, 0, 48, 80)];
+        for request in &mut sent {
+            request.rank = None;
+        }
+        let theory = replay(CacheMode::Warmup, &warm, &sent, &view);
+        assert_eq!(theory.total, account(80, 162));
+        assert!(theory.ranks.is_empty());
+    }
+
+    #[test]
+    fn specials_as_long_as_a_block_are_shared_within_a_lane() {
+        let view = ServerView {
+            special_prefix_tokens: 16,
+            ..plain()
+        };
+        let sent = vec![request(0, 0, 0, 80); 2];
+        let theory = replay(CacheMode::Cold, &BTreeMap::new(), &sent, &view);
+        assert_eq!(hits(&theory), [0, 16]);
+    }
+}

@@ -1,9 +1,32 @@
-//! Talking to the service under test. The measured path: [`connection`]s that
-//! read with stamps, the [`sse`] decoder, the classification of each [`chunk`].
-//! The room has never heard of lanes, plans or theory.
+//! Talking to the service under test, from two sides.
+//!
+//! The measured path: connections that read with stamps, the [`sse`] decoder,
+//! the classification of each [`chunk`]. The control side: probes, resets,
+//! warm-up requests and counters, of which nothing is measured. The room has
+//! never heard of lanes, plans or theory.
 
+mod answer;
+mod block_size;
 pub mod chunk;
 pub mod clock;
+mod control;
+mod control_error;
+mod credential;
+mod endpoint;
+mod kv_poller;
 mod payload;
+mod reset_answer;
+mod settings;
 pub mod socket;
 pub mod sse;
+
+pub use answer::{ERROR_CHARS_MAX, ServedModel, bounded, error_words, models_of, usage_of};
+pub use block_size::{MeasuredBlock, Replay, replay_hit};
+pub use control::{ANSWER_BYTES_MAX, ControlClient, METRICS_BYTES_MAX, RANK_HEADER};
+pub use control_error::ControlError;
+pub use credential::{ApiKey, Redactor, shown_url};
+pub use kv_poller::{
+    KV_SAMPLES_MAX, KvGlobal, KvPoller, KvRank, KvRankSummary, KvSample, KvSamples, KvSummary, poll,
+};
+pub use reset_answer::{ResetVerdict, classify_reset, success_of};
+pub use settings::{Completion, ControlPrompt, ControlSettings, ResetAttempt, Scrape};

@@ -1,0 +1,184 @@
+//! The block size a server really uses, out of what it gave back for prefixes
+//! it had seen before. Pure arithmetic: the requests are made elsewhere.
+//!
+//! A prompt of `n` tokens whose prefix is cached gets `((n − 1) div B) · B`
+//! tokens from the cache: whole blocks only, and the last token is always
+//! computed (vllm-project/vllm#11186, #17999).
+
+use serde::Serialize;
+
+use crate::units::BlockSize;
+
+/// Tokens that a replay of a prompt of `tokens` finds in a cache that holds all
+/// of it.
+pub fn replay_hit(tokens: u64, block: BlockSize) -> u64 {
+    block.floor(tokens.saturating_sub(1))
+}
+
+/// One look at a cache that holds the whole prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Replay {
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens found.
+    pub cached_tokens: u64,
+}
+
+/// What a series of replays says of the block size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MeasuredBlock {
+    /// Every block size that explains all replays, ascending; empty when none
+    /// does or when nothing was ever found.
+    pub candidates: Vec<u64>,
+    /// The replays.
+    pub replays: Vec<Replay>,
+}
+
+impl MeasuredBlock {
+    /// Block sizes that fit `replays`. A block divides every number of tokens
+    /// found and is longer than every rest that was not found.
+    pub fn of(replays: Vec<Replay>) -> Self {
+        let divisor = replays
+            .iter()
+            .map(|replay| replay.cached_tokens)
+            .fold(0, gcd);
+        let rest = replays
+            .iter()
+            .map(|replay| {
+                let findable = replay.prompt_tokens.saturating_sub(1);
+                findable.checked_sub(replay.cached_tokens)
+            })
+            .try_fold(0, |most, rest| rest.map(|rest: u64| most.max(rest)));
+        let candidates = match rest {
+            Some(rest) if (1..=TOKENS_MAX).contains(&divisor) => divisors_above(divisor, rest),
+            _ => Vec::new(),
+        };
+        Self {
+            candidates,
+            replays,
+        }
+    }
+
+    /// The block size, if the replays leave no choice.
+    pub fn certain(&self) -> Option<u64> {
+        match self.candidates[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The largest block size that fits: the one to assume while there is a
+    /// choice.
+    pub fn largest(&self) -> Option<u64> {
+        self.candidates.last().copied()
+    }
+
+    /// Whether `block` explains every replay. `None` when nothing was found at
+    /// all, which says nothing of blocks longer than the prompts.
+    pub fn fits(&self, block: BlockSize) -> Option<bool> {
+        let found = self.replays.iter().any(|replay| replay.cached_tokens > 0);
+        let findable = self
+            .replays
+            .iter()
+            .any(|replay| replay_hit(replay.prompt_tokens, block) > 0);
+        (found || findable).then(|| {
+            self.replays
+                .iter()
+                .all(|replay| replay_hit(replay.prompt_tokens, block) == replay.cached_tokens)
+        })
+    }
+}
+
+/// Longest prompt that is believed; what a server says is not always sane.
+const TOKENS_MAX: u64 = 1 << 32;
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn divisors_above(number: u64, limit: u64) -> Vec<u64> {
+    let mut divisors: Vec<u64> = (1..=number.isqrt())
+        .filter(|low| number.is_multiple_of(*low))
+        .flat_map(|low| [low, number / low])
+        .filter(|divisor| *divisor > limit)
+        .collect();
+    divisors.sort_unstable();
+    divisors.dedup();
+    divisors
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(tokens: u64) -> BlockSize {
+        BlockSize::new(tokens).unwrap()
+    }
+
+    fn measured(pairs: &[(u64, u64)]) -> MeasuredBlock {
+        let replay = |&(prompt_tokens, cached_tokens)| Replay {
+            prompt_tokens,
+            cached_tokens,
+        };
+        MeasuredBlock::of(pairs.iter().map(replay).collect())
+    }
+
+    /// vllm-project/vllm-ascend#7965; the block 32 row was seen on vLLM 0.32.0.
+    #[test]
+    fn a_replay_loses_the_block_of_its_last_token() {
+        for (block_tokens, pairs) in [
+            (1024, [(1024, 0), (1025, 1024), (2047, 1024), (4096, 3072)]),
+            (16, [(1024, 1008), (1025, 1024), (1, 0), (0, 0)]),
+            (32, [(32, 0), (33, 32), (129, 128), (1024, 992)]),
+        ] {
+            for (tokens, hit) in pairs {
+                assert_eq!(replay_hit(tokens, block(block_tokens)), hit);
+            }
+        }
+    }
+
+    /// vllm-project/vllm-ascend#13750: 128 configured, 1024 in use.
+    #[test]
+    fn a_configured_block_that_is_not_in_use_does_not_fit() {
+        let found = measured(&[(1500, 1024), (2500, 2048), (3100, 3072)]);
+        assert_eq!(found.fits(block(128)), Some(false));
+        assert_eq!(found.fits(block(1024)), Some(true));
+        assert_eq!(found.largest(), Some(1024));
+        assert_eq!(found.candidates, [512, 1024]);
+        let certain = measured(&[(1500, 1024), (2500, 2048), (3100, 3072), (2040, 1024)]);
+        assert_eq!(certain.certain(), Some(1024));
+    }
+
+    #[test]
+    fn nothing_found_says_nothing_of_longer_blocks() {
+        let nothing = measured(&[(100, 0)]);
+        assert_eq!(nothing.largest(), None);
+        assert_eq!(nothing.fits(block(128)), None);
+        assert_eq!(nothing.fits(block(16)), Some(false));
+        let impossible = measured(&[(10, 12)]);
+        assert!(impossible.candidates.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_block_in_use_is_among_the_candidates(
+            tokens in 1_u64..600,
+            prompts in proptest::collection::vec(1_u64..5_000, 1..8),
+        ) {
+            let replay = |&prompt_tokens: &u64| Replay {
+                prompt_tokens,
+                cached_tokens: replay_hit(prompt_tokens, block(tokens)),
+            };
+            let found = MeasuredBlock::of(prompts.iter().map(replay).collect());
+            if found.replays.iter().any(|replay| replay.cached_tokens > 0) {
+                prop_assert!(found.candidates.contains(&tokens));
+                prop_assert_eq!(found.fits(block(tokens)), Some(true));
+            }
+            for candidate in &found.candidates {
+                prop_assert_eq!(found.fits(block(*candidate)), Some(true));
+            }
+        }
+    }
+}

@@ -1,18 +1,26 @@
 //! A checked URL of a server, its credentials taken out of it and put into a
 //! header.
 
+use std::fmt;
+
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, RequestBuilder};
 use url::Url;
 
 use crate::service::control_error::ControlError;
-use crate::service::credential::ApiKey;
+use crate::service::credential::{ApiKey, shown};
 
 /// A URL without its credentials, and the header that carries them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) url: Url,
     pub(super) authorization: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.url))
+    }
 }
 
 impl Endpoint {

@@ -1,6 +1,7 @@
 //! What the control client is told, and what it gives back: plain values.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,12 +9,12 @@ use serde_json::{Map, Value};
 
 use crate::engine::{EngineChoice, ReadOptions, Snapshot};
 use crate::measure::Usage;
-use crate::service::credential::ApiKey;
+use crate::service::credential::{ApiKey, shown_url};
 use crate::service::reset_answer::ResetVerdict;
 use crate::units::DpRank;
 
-/// What the control client needs to know.
-#[derive(Clone, Debug)]
+/// What the control client needs to know. `Debug` shows no credential.
+#[derive(Clone)]
 pub struct ControlSettings {
     /// Completions endpoint.
     pub inference_url: String,
@@ -72,6 +73,25 @@ impl ControlSettings {
             model: Some(self.model.clone()),
             engine: self.engine,
         }
+    }
+}
+
+impl fmt::Debug for ControlSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlSettings")
+            .field("inference_url", &shown_url(&self.inference_url))
+            .field("metrics_url", &shown_url(&self.metrics_url))
+            .field("reset_url", &self.reset_url.as_deref().map(shown_url))
+            .field("model", &self.model)
+            .field("dp_size", &self.dp_size)
+            .field("engine_label_map", &self.engine_label_map)
+            .field("engine", &self.engine)
+            .field("timeout", &self.timeout)
+            .field("api_key", &self.api_key)
+            .field("cache_salt", &self.cache_salt.is_some())
+            .field("extra_body", &self.extra_body)
+            .field("proxy", &self.proxy.as_deref().map(shown_url))
+            .finish()
     }
 }
 

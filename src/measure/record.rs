@@ -75,6 +75,10 @@ pub struct RequestRecord {
     /// Output tokens by the tokenizer's count of the text, where usage is
     /// missing.
     pub counted_output_tokens: Option<u64>,
+    /// Text received, bounded; kept for requests that failed (for audit) and
+    /// where usage is missing (for counting).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// Prompt tokens the plan expects the server to see.
     pub planned_prompt_tokens: u64,
     /// Output limit sent.

@@ -15,6 +15,10 @@ mod order;
 mod reach;
 mod summary;
 
+mod arrivals;
+
+pub use arrivals::{ArrivalLaw, LoadPlan, Pace, PlannedEnd, PlannedStage, draw};
+
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};
 

@@ -29,31 +29,32 @@ pub struct RunClock {
 }
 
 /// The wall clock's distance from the monotonic one, kept fresh by its users.
+/// All in nanoseconds.
 #[derive(Debug)]
 struct KernelClock {
-    /// Monotonic time of the run's start, nanoseconds.
-    origin_ns: i64,
-    /// Monotonic minus wall time, nanoseconds.
-    offset_ns: AtomicI64,
-    /// Wall time of the last measurement, nanoseconds.
-    measured_ns: AtomicU64,
-    /// Wall time of the start, nanoseconds since 1970.
-    wall_start_ns: u64,
+    /// Monotonic time of the run's start.
+    origin: i64,
+    /// Monotonic minus wall time.
+    offset: AtomicI64,
+    /// Wall time of the last measurement.
+    measured: AtomicU64,
+    /// Wall time of the start, since 1970.
+    wall_start: u64,
 }
 
 impl RunClock {
     /// Starts the clock: now is offset 0.
     pub fn start() -> Self {
         let start = Instant::now();
-        let origin_ns = nanos(ClockId::CLOCK_MONOTONIC);
-        let (offset_ns, measured_ns) = measure_offset();
+        let origin = nanos(ClockId::CLOCK_MONOTONIC);
+        let (offset, measured) = measure_offset();
         Self {
             start,
             kernel: Arc::new(KernelClock {
-                origin_ns,
-                offset_ns: AtomicI64::new(offset_ns),
-                measured_ns: AtomicU64::new(measured_ns),
-                wall_start_ns: measured_ns,
+                origin,
+                offset: AtomicI64::new(offset),
+                measured: AtomicU64::new(measured),
+                wall_start: measured,
             }),
         }
     }
@@ -73,22 +74,22 @@ impl RunClock {
     /// Wall time of the start in nanoseconds since 1970. It stands once in the
     /// artifacts, for people.
     pub fn wall_start_unix_ns(&self) -> u64 {
-        self.kernel.wall_start_ns
+        self.kernel.wall_start
     }
 
     /// Converts a kernel receive time (`CLOCK_REALTIME`, nanoseconds since
     /// 1970). A time before the start becomes the start.
     pub fn from_kernel(&self, wall_ns: u64) -> RunOffset {
         let kernel = &self.kernel;
-        let age = wall_ns.abs_diff(kernel.measured_ns.load(Ordering::Relaxed));
+        let age = wall_ns.abs_diff(kernel.measured.load(Ordering::Relaxed));
         if age > OFFSET_AGE_MAX_NS {
-            let (offset_ns, measured_ns) = measure_offset();
-            kernel.offset_ns.store(offset_ns, Ordering::Relaxed);
-            kernel.measured_ns.store(measured_ns, Ordering::Relaxed);
+            let (offset, measured) = measure_offset();
+            kernel.offset.store(offset, Ordering::Relaxed);
+            kernel.measured.store(measured, Ordering::Relaxed);
         }
         let wall_ns = i64::try_from(wall_ns).unwrap_or(i64::MAX);
-        let monotonic = wall_ns.saturating_add(kernel.offset_ns.load(Ordering::Relaxed));
-        RunOffset(u64::try_from(monotonic - kernel.origin_ns).unwrap_or(0))
+        let monotonic = wall_ns.saturating_add(kernel.offset.load(Ordering::Relaxed));
+        RunOffset(u64::try_from(monotonic - kernel.origin).unwrap_or(0))
     }
 }
 

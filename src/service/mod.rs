@@ -1,14 +1,17 @@
 //! Talking to the service under test, from two sides.
 //!
-//! The measured path: connections that read with stamps, the [`sse`] decoder,
-//! the classification of each [`chunk`]. The control side: probes, resets,
-//! warm-up requests and counters, of which nothing is measured. The room has
-//! never heard of lanes, plans or theory.
+//! The measured path: [`client`]s over connections that read with stamps, the
+//! [`sse`] decoder, the classification of each [`chunk`]. The control side:
+//! probes, resets, warm-up requests and counters, of which nothing is measured.
+//! The room has never heard of lanes, plans or theory.
 
 mod answer;
 mod block_size;
 pub mod chunk;
+pub mod client;
 pub mod clock;
+pub mod connect;
+pub mod connection;
 mod control;
 mod control_error;
 mod credential;
@@ -16,9 +19,14 @@ mod endpoint;
 mod kv_poller;
 mod payload;
 mod reset_answer;
+pub mod scrub;
 mod settings;
 pub mod socket;
 pub mod sse;
+mod stamping;
+pub mod stream;
+pub mod target;
+pub mod wire;
 
 pub use answer::{ERROR_CHARS_MAX, ServedModel, bounded, error_words, models_of, usage_of};
 pub use block_size::{MeasuredBlock, Replay, replay_hit};

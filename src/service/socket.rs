@@ -108,14 +108,16 @@ pub struct StampedTcp {
 }
 
 impl StampedTcp {
-    /// Asks the kernel for receive times; where it refuses, stamps are taken
-    /// by the task and the cell says so.
-    pub fn new(stream: TcpStream, clock: RunClock, own_lag: Arc<LiveHistogram>) -> Self {
-        let granted = setsockopt(&stream, sockopt::ReceiveTimestampns, &true).is_ok();
-        let cell = if granted {
-            StampCell::new(clock, TimestampSource::Kernel, Some(own_lag))
-        } else {
-            StampCell::by_read(clock)
+    /// With kernel receive times, whose lag is counted in `own_lag`. Without a
+    /// place to count (where they are not had at all) and where the kernel
+    /// refuses, the task takes the stamps and the cell says so.
+    pub fn new(stream: TcpStream, clock: RunClock, own_lag: Option<Arc<LiveHistogram>>) -> Self {
+        let asked = || setsockopt(&stream, sockopt::ReceiveTimestampns, &true).is_ok();
+        let cell = match own_lag {
+            Some(own_lag) if asked() => {
+                StampCell::new(clock, TimestampSource::Kernel, Some(own_lag))
+            }
+            _ => StampCell::by_read(clock),
         };
         Self {
             stream: TokioIo::new(stream),
@@ -304,6 +306,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::service::stamping::KernelStamping;
 
     async fn read_some<T: Read + Unpin>(stream: &mut T) -> Vec<u8> {
         let mut bytes = [0_u8; 256];
@@ -316,13 +319,18 @@ mod tests {
 
     #[tokio::test]
     async fn reads_carry_the_kernels_receive_time() {
+        let stamping = KernelStamping::switch_on().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let clock = RunClock::start();
         let client = TcpStream::connect(address).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         let lag = Arc::new(LiveHistogram::default());
-        let mut stream = StampedTcp::new(client, clock.clone(), Arc::clone(&lag));
+        let mut stream = StampedTcp::new(
+            client,
+            clock.clone(),
+            stamping.is_some().then(|| Arc::clone(&lag)),
+        );
         let cell = stream.cell();
 
         let before = clock.now();

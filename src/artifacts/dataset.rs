@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::artifacts::digest::sha256_hex;
+use crate::artifacts::added::AddedTokens;
+use crate::artifacts::digest::{id_tuple_sha256, sha256_hex};
 use crate::artifacts::figures::{CacheSettings, Figures, RequestFacts};
 use crate::artifacts::pyjson;
 use crate::artifacts::redact::redacted;
 use crate::artifacts::rows::{FullRow, RowExtension, WarmupItem};
-use crate::artifacts::server_view::ServerView;
 use crate::artifacts::summary::{length_summary, length_summary_with_total};
 use crate::artifacts::{FORMAT_VERSION, PLUGIN_VERSION, SCHEMA_VERSION, SetLocation};
 use crate::plan::Plan;
@@ -45,7 +45,7 @@ pub struct DataSet<'a> {
     scenario: &'a Scenario,
     plan: &'a Plan,
     theory: &'a Theory,
-    view: ServerView,
+    added: AddedTokens,
     tokenizer: TokenizerFacts,
     corpus_sha256: &'a str,
     requests: Vec<RequestFacts>,
@@ -88,13 +88,13 @@ impl<'a> DataSet<'a> {
             plan.solution.total_blocks,
             "the theory of the plan is what the solver promised"
         );
-        let view = ServerView::new(&scenario.pcload, tokenizer);
-        let server_accounts = view.accounts(plan.mode, plan.block_size, &requests);
+        let added = AddedTokens::new(&scenario.pcload, tokenizer);
+        let server_accounts = added.accounts(plan.block_size, &requests);
         Self {
             scenario,
             plan,
             theory,
-            view,
+            added,
             tokenizer: tokenizer.into(),
             corpus_sha256,
             requests,
@@ -114,6 +114,7 @@ impl<'a> DataSet<'a> {
         let extension = RowExtension {
             server_input_tokens: server.input_tokens,
             server_hit_tokens: server.hit_tokens,
+            first_divergent_block_sha256: self.first_divergent_block(prompt),
             prompt_token_ids: self.sends_ids().then(|| prompt.ids.clone()),
         };
         FullRow::new(
@@ -123,6 +124,14 @@ impl<'a> DataSet<'a> {
             prompt,
             extension,
         )
+    }
+
+    fn first_divergent_block(&self, prompt: &BuiltPrompt) -> String {
+        let shared = self.requests[prompt.index].shared_prefix_tokens;
+        let block =
+            self.added
+                .first_divergent_block(self.plan.block_size, shared, prompt.ids.len());
+        id_tuple_sha256(&prompt.ids[block])
     }
 
     /// `analysis.json` of a prepared set.
@@ -292,7 +301,7 @@ impl<'a> DataSet<'a> {
         let mut extension = json!({
             "format_version": FORMAT_VERSION,
             "config": self.scenario.effective_pcload,
-            "server_view": self.view.summary(&self.requests, &self.server_accounts),
+            "server_view": self.added.summary(&self.requests, &self.server_accounts),
             "solver": self.figures.certificate(),
             "tokenizer_file_sha256": self.tokenizer.identity.file_sha256,
             "length_values_sha256": length_values_sha256(self.scenario),

@@ -7,8 +7,10 @@
 //! The room knows files and JSON. It refuses to know HTTP, and how prompts are
 //! made.
 
+mod added;
 mod analysis;
 mod dataset;
+mod deep;
 mod digest;
 mod error;
 mod figures;
@@ -21,26 +23,25 @@ mod redact;
 mod reuse;
 mod rows;
 mod runs;
-mod server_view;
 mod store;
 mod summary;
 mod validate;
 
+pub use added::AddedTokens;
 pub use analysis::{
     AnalysisStatus, KvPolling, KvSample, MetricsPage, RankActual, RunOutcome, WarmupResult,
     record_run,
 };
 pub use dataset::{DataSet, TokenizerFacts};
+pub use deep::{DeepReport, validate_deep};
 pub use digest::{id_list_sha256, id_tuple_sha256, sha256_hex};
 pub use error::{ArtifactError, Finding};
 pub use figures::{CacheSettings, Figures, GroupFigures, LaneCapacity, RequestFacts};
 pub use location::{NotAStamp, SetLocation, Stamp};
 pub use reader::{PreparedSet, RowReader};
-pub use redact::{REDACTED, is_redacted_url, redacted_url};
 pub use reuse::{Decision, Inputs, Purpose, decide};
 pub use rows::{ANSWER, FullRow, RequestRow, RowExtension, WarmupItem};
 pub use runs::RunDirectory;
-pub use server_view::ServerView;
 pub use store::{Claim, SetFiles, SetWriter, write_atomic, write_document};
 pub use summary::length_summary;
 pub use validate::{ValidateReport, validate};

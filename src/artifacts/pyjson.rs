@@ -28,7 +28,7 @@ pub fn line(value: &impl Serialize) -> String {
     into_text(text)
 }
 
-/// [`line`], into a writer.
+/// [`line()`], into a writer.
 pub fn write_line(out: &mut impl io::Write, value: &impl Serialize) -> io::Result<()> {
     write(out, value, OneLine(Separators::Spaced))
 }

@@ -17,7 +17,7 @@ use crate::artifacts::figures::{CacheSettings, RequestFacts};
 use crate::artifacts::lines::{Batch, LineSource};
 use crate::artifacts::location::log_path;
 use crate::artifacts::rows::{FullRow, WarmupItem, output_key};
-use crate::artifacts::{ArtifactError, FORMAT_VERSION, SCHEMA_VERSION, pyjson};
+use crate::artifacts::{AddedTokens, ArtifactError, FORMAT_VERSION, SCHEMA_VERSION, pyjson};
 use crate::scenario::OutputKey;
 use crate::units::{DpRank, GroupIndex};
 
@@ -160,6 +160,24 @@ impl PreparedSet {
             minimum_non_shared_tokens: self.config("prefix_cache.minimum_non_shared_length")?,
             requested: self.config("prefix_cache.target_hit_rate")?,
             target_warning_pp: self.config("validation.target_warning_pp")?,
+        })
+    }
+
+    /// What the server puts around each prompt, as the set was made for; nothing
+    /// in sets of the reference plugin, which does not say.
+    pub fn added_tokens(&self) -> Result<AddedTokens, ArtifactError> {
+        if !self.is_native() {
+            return Ok(AddedTokens::default());
+        }
+        let view = &self.extension()["server_view"];
+        let ids = |field: &str| {
+            Vec::<u32>::deserialize(&view[field]).map_err(|error| {
+                self.field(format!("pcload.server_view.{field}"), error.to_string())
+            })
+        };
+        Ok(AddedTokens {
+            front: ids("special_token_ids_front")?,
+            behind: ids("special_token_ids_behind")?,
         })
     }
 

@@ -62,7 +62,7 @@ pub struct FullRow {
     pub watermark_after: u64,
     /// Expected hit over the length, 0..=1.
     pub theoretical_hit_rate: f64,
-    /// Digest of the first block after the shared prefix.
+    /// The reference's other name of `seed_sha256`.
     pub divergence_block_sha256: String,
     /// Always true: uniqueness holds by construction.
     pub divergence_unique: bool,
@@ -80,6 +80,9 @@ pub struct RowExtension {
     pub server_input_tokens: u64,
     /// Expected hit in whole blocks as the server cuts them, in tokens.
     pub server_hit_tokens: u64,
+    /// Digest of the first block that holds an unshared token, as the server
+    /// cuts blocks; added tokens are left out of it.
+    pub first_divergent_block_sha256: String,
     /// The prompt's ids, where ids are sent in place of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
@@ -118,7 +121,7 @@ impl FullRow {
             theoretical_hit_tokens: theory.hit_tokens,
             watermark_after: theory.watermark_after,
             theoretical_hit_rate: ratio(theory.hit_tokens, planned.input_tokens).unwrap_or(0.0),
-            divergence_block_sha256: prompt.divergence_block_sha256.clone(),
+            divergence_block_sha256: prompt.seed_sha256.clone(),
             divergence_unique: true,
             collision_status: "pass".to_owned(),
             pcload: Some(extension),

@@ -1,10 +1,11 @@
-//! Test tools: the reference's recorded sets, copied into a fresh directory
+//! Test tools: the recorded tokenizers, and the reference's recorded sets, copied into a fresh directory
 //! under the names that their manifests speak of.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pcload::artifacts::{PreparedSet, pyjson, sha256_hex};
+use pcload::tokenizer::{Identity, Tokenizer, TokenizerError};
 use serde_json::Value;
 
 /// The recorded sets with rows.
@@ -56,13 +57,18 @@ impl GoldenSet {
     /// Copies the set. The recorded manifests have shortened paths, which their
     /// `effective_config_sha256` does not know: it is refreshed.
     pub(crate) fn copy(name: &str) -> Self {
+        Self::copy_from(&folder(name))
+    }
+
+    /// [`copy`](Self::copy) from any folder.
+    pub(crate) fn copy_from(folder: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut manifest = read_json(folder(name).join("manifest.json"));
+        let mut manifest = read_json(folder.join("manifest.json"));
         let run_id = manifest["run_id"].as_str().unwrap().to_owned();
         let set = Self { directory, run_id };
         fs::create_dir(set.result_dir()).unwrap();
         for file in ["full.jsonl", "requests.jsonl", "analysis.json"] {
-            fs::copy(folder(name).join(file), set.file(file)).unwrap();
+            fs::copy(folder.join(file), set.file(file)).unwrap();
         }
         let config = pyjson::canonical(&manifest["effective_config"]);
         manifest["effective_config_sha256"] = sha256_hex(config.as_bytes()).into();
@@ -142,5 +148,69 @@ impl GoldenSet {
                 manifest["artifacts"][name]["bytes"] = bytes.into();
             }
         });
+    }
+}
+
+/// A recorded tokenizer.
+pub(crate) struct GoldenTokenizer {
+    inner: tokenizers::Tokenizer,
+    identity: Identity,
+    special_ids: Vec<u32>,
+    prefix_ids: Vec<u32>,
+}
+
+impl GoldenTokenizer {
+    /// The tokenizer in a recorded folder.
+    pub(crate) fn load(name: &str) -> Self {
+        let path = folder("tokenizers").join(name).join("tokenizer.json");
+        let inner = tokenizers::Tokenizer::from_file(&path).unwrap();
+        let prefix = inner.encode("", true).unwrap();
+        let special_ids = inner
+            .get_added_tokens_decoder()
+            .into_iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, _)| id)
+            .collect::<std::collections::BTreeSet<u32>>();
+        Self {
+            identity: Identity {
+                class: "tokenizers.BPE".to_owned(),
+                path: format!("../tokenizers/{name}"),
+                revision: None,
+                file_sha256: sha256_hex(&fs::read(&path).unwrap()),
+            },
+            special_ids: special_ids.into_iter().collect(),
+            prefix_ids: prefix.get_ids().to_vec(),
+            inner,
+        }
+    }
+}
+
+impl Tokenizer for GoldenTokenizer {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        Ok(self.inner.encode(text, false).unwrap().get_ids().to_vec())
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Ok(self.inner.decode(ids, false).unwrap())
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    fn special_ids(&self) -> &[u32] {
+        &self.special_ids
+    }
+
+    fn prefix_ids(&self) -> &[u32] {
+        &self.prefix_ids
+    }
+
+    fn suffix_ids(&self) -> &[u32] {
+        &[]
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 }

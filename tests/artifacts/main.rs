@@ -9,5 +9,6 @@
 )]
 
 mod corruptions;
+mod deep;
 mod formats;
 mod golden;

@@ -1,26 +1,27 @@
 //! Prompts as the server sees them: with special tokens around, cut into
 //! blocks from the very first token. Numbers and ids only.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 
 use crate::artifacts::figures::{RequestFacts, account};
-use crate::scenario::{CacheMode, PcloadConfig, PromptFormat, SpecialTokens};
+use crate::scenario::{PcloadConfig, PromptFormat, SpecialTokens};
 use crate::theory::HitAccount;
 use crate::tokenizer::Tokenizer;
 use crate::units::BlockSize;
 
 /// Special tokens that the server puts around each prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerView {
+pub struct AddedTokens {
     /// Ids in front, a BOS usually.
     pub front: Vec<u32>,
     /// Ids behind.
     pub behind: Vec<u32>,
 }
 
-impl ServerView {
+impl AddedTokens {
     /// What a server adds to a prompt that is sent as `config` says. Ids are
     /// taken as they are.
     pub fn new(config: &PcloadConfig, tokenizer: &dyn Tokenizer) -> Self {
@@ -42,28 +43,28 @@ impl ServerView {
 
     /// The theory of each request in the server's view, in send order.
     ///
-    /// Tokens in front shift the blocks; a hit of `h` tokens becomes the whole
-    /// blocks of `front + h`. Where the front alone fills a block, it is shared
-    /// by all prompts of a rank that has seen one.
-    pub fn accounts(
-        &self,
-        mode: CacheMode,
-        block_size: BlockSize,
-        requests: &[RequestFacts],
-    ) -> Vec<HitAccount> {
-        let front = self.front.len() as u64;
-        let mut seen = BTreeSet::new();
+    /// Tokens in front shift the blocks: a hit of `h` tokens becomes the whole
+    /// blocks of `front + h`, and the last token is never looked up.
+    pub fn accounts(&self, block_size: BlockSize, requests: &[RequestFacts]) -> Vec<HitAccount> {
         requests
             .iter()
-            .map(|request| {
-                let first = seen.insert(request.dp_rank) && mode == CacheMode::Cold;
-                let found = if first { 0 } else { front + request.hit_tokens };
-                HitAccount {
-                    input_tokens: self.input_tokens(request.input_tokens),
-                    hit_tokens: block_size.floor(found),
-                }
-            })
+            .map(|request| self.account(block_size, request.input_tokens, request.hit_tokens))
             .collect()
+    }
+
+    /// [`accounts`](Self::accounts) of one request.
+    pub(crate) fn account(
+        &self,
+        block_size: BlockSize,
+        input_tokens: u64,
+        hit_tokens: u64,
+    ) -> HitAccount {
+        let input_tokens = self.input_tokens(input_tokens);
+        let found = self.front.len() as u64 + hit_tokens;
+        HitAccount {
+            input_tokens,
+            hit_tokens: block_size.floor(found.min(input_tokens.saturating_sub(1))),
+        }
     }
 
     /// Ids, in the prompt's own numbering, of the first block that holds a
@@ -73,19 +74,21 @@ impl ServerView {
         &self,
         block_size: BlockSize,
         shared: u64,
-        tokens: u64,
-    ) -> std::ops::Range<u64> {
+        tokens: usize,
+    ) -> Range<usize> {
         let front = self.front.len() as u64;
         let start = block_size.floor(front + shared);
-        let end = start + block_size.tokens();
-        start.saturating_sub(front)..end.saturating_sub(front).min(tokens)
+        let place = |server: u64| {
+            usize::try_from(server.saturating_sub(front)).map_or(tokens, |at| at.min(tokens))
+        };
+        place(start)..place(start + block_size.tokens())
     }
 
     /// `manifest.pcload.server_view`: the sums of `accounts`.
     pub fn summary(&self, requests: &[RequestFacts], accounts: &[HitAccount]) -> Value {
         let mut total = HitAccount::default();
-        let mut groups = std::collections::BTreeMap::<_, HitAccount>::new();
-        let mut ranks = std::collections::BTreeMap::<_, HitAccount>::new();
+        let mut groups = BTreeMap::<_, HitAccount>::new();
+        let mut ranks = BTreeMap::<_, HitAccount>::new();
         for (request, one) in requests.iter().zip(accounts) {
             let rank = request.dp_rank.map(|rank| ranks.entry(rank).or_default());
             let group = groups.entry(request.group).or_default();
@@ -122,11 +125,11 @@ mod tests {
     }
 
     fn hits(front: usize, block: u64, requests: &[RequestFacts]) -> Vec<(u64, u64)> {
-        let view = ServerView {
+        let view = AddedTokens {
             front: vec![1; front],
             behind: vec![],
         };
-        view.accounts(CacheMode::Cold, BlockSize::new(block).unwrap(), requests)
+        view.accounts(BlockSize::new(block).unwrap(), requests)
             .into_iter()
             .map(|one| (one.input_tokens, one.hit_tokens))
             .collect()
@@ -140,19 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_front_of_a_whole_block_is_shared_by_the_rank() {
-        let requests = [facts(0, 4, 0), facts(0, 4, 4), facts(1, 4, 0)];
-        assert_eq!(hits(1, 1, &requests), [(81, 0), (81, 5), (81, 0)]);
-    }
-
-    #[test]
     fn the_divergent_block_is_cut_as_the_server_cuts_it() {
         let block = BlockSize::new(16).unwrap();
-        let bos = ServerView {
+        let bos = AddedTokens {
             front: vec![1],
             behind: vec![],
         };
-        let none = ServerView::default();
+        let none = AddedTokens::default();
         assert_eq!(none.first_divergent_block(block, 32, 80), 32..48);
         assert_eq!(bos.first_divergent_block(block, 32, 80), 31..47);
         assert_eq!(bos.first_divergent_block(block, 0, 80), 0..15);

@@ -369,3 +369,30 @@ impl KvSample {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one place where keys are in the order of numbers.
+    #[test]
+    fn ranks_of_a_prepared_analysis_are_in_numeric_order() {
+        let ranks: Map<String, Value> = [10, 2, 0]
+            .map(|rank| (rank.to_string(), json!({})))
+            .into_iter()
+            .collect();
+        let text = prepared_text(
+            &json!({"theory": {"groups": {"group-2": 1, "group-10": 2}, "dp": ranks}}),
+        );
+        let keys: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                "theory", "dp", "0", "2", "10", "groups", "group-10", "group-2"
+            ]
+        );
+    }
+}

@@ -185,6 +185,13 @@ impl GoldenTokenizer {
     }
 }
 
+impl GoldenTokenizer {
+    /// Pretends that the file is another.
+    pub(crate) fn set_file_sha256(&mut self, sha256: String) {
+        self.identity.file_sha256 = sha256;
+    }
+}
+
 impl Tokenizer for GoldenTokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(self.inner.encode(text, false).unwrap().get_ids().to_vec())

@@ -12,3 +12,6 @@ mod corruptions;
 mod deep;
 mod formats;
 mod golden;
+mod handmade;
+mod runs;
+mod store;

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "edge: reads row files")]
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ use crate::artifacts::error::at;
 
 /// Bytes of the read buffer.
 const READ_BUFFER_BYTES: usize = 1 << 20;
+
+/// Longest line that is read: a prompt of some 50 million tokens.
+const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// Lines of a file that were read together.
 #[derive(Debug, Default)]
@@ -76,14 +79,21 @@ impl LineSource {
         batch.lines.clear();
         while batch.lines.len() < rows_max && batch.bytes.len() < bytes_max {
             let start = batch.bytes.len();
-            let read = self
-                .reader
+            let read = (&mut self.reader)
+                .take(LINE_BYTES_MAX)
                 .read_until(b'\n', &mut batch.bytes)
                 .map_err(at("read", &self.path))?;
             if read == 0 {
                 break;
             }
             self.lines_read += 1;
+            if read as u64 == LINE_BYTES_MAX {
+                return Err(ArtifactError::Unreadable {
+                    path: self.path.clone(),
+                    line: Some(self.lines_read),
+                    problem: format!("the line is longer than {LINE_BYTES_MAX} bytes"),
+                });
+            }
             self.bytes_read += read as u64;
             let line = start..batch.bytes.len();
             if !batch.bytes[line.clone()]

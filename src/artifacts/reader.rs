@@ -27,6 +27,10 @@ const BATCH_ROWS: usize = 256;
 /// Bytes after which a batch of [`RowReader`] ends.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Largest document that is read. A manifest holds the warm-up prompts: ten
+/// thousand of 4,096 tokens are 200 MB.
+const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
+
 /// The manifest of a prepared set and where its files are.
 #[derive(Clone, Debug)]
 pub struct PreparedSet {
@@ -325,6 +329,12 @@ pub(crate) fn read_document(path: &Path) -> Result<(String, Value), ArtifactErro
         line: None,
         problem,
     };
+    let size = fs::metadata(path).map_err(at("read", path))?.len();
+    if size > DOCUMENT_BYTES_MAX {
+        return Err(unreadable(format!(
+            "{size} bytes are more than {DOCUMENT_BYTES_MAX}"
+        )));
+    }
     let bytes = fs::read(path).map_err(at("read", path))?;
     let text = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     let value: Value =

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
@@ -30,8 +31,9 @@ const STAMP_TRIES_MAX: usize = 600;
 #[derive(Debug)]
 pub struct Claim {
     location: SetLocation,
-    /// Held until the set is written; an advisory lock on the directory.
-    _lock: Flock<File>,
+    /// Held until the set is written; an advisory lock on the directory, where
+    /// the file system has such locks.
+    _lock: Option<Flock<File>>,
     /// Whether the directory was made for this claim.
     is_fresh: bool,
     is_written: bool,
@@ -67,11 +69,15 @@ impl Claim {
     fn take(location: SetLocation, is_fresh: bool) -> Result<Self, ArtifactError> {
         let directory = location.directory();
         let handle = File::open(directory).map_err(at("open", directory))?;
-        let lock = Flock::lock(handle, FlockArg::LockExclusiveNonblock).map_err(|_| {
-            ArtifactError::Busy {
-                path: directory.to_owned(),
+        let lock = match Flock::lock(handle, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Some(lock),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                return Err(ArtifactError::Busy {
+                    path: directory.to_owned(),
+                });
             }
-        })?;
+            Err((_, _)) => None,
+        };
         let result_dir = location.result_dir();
         fs::create_dir_all(&result_dir).map_err(at("create", &result_dir))?;
         Ok(Self {

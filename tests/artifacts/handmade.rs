@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use pcload::artifacts::{DataSet, FullRow, SetLocation};
+use pcload::artifacts::{
+    Claim, DataSet, Decision, FullRow, Inputs, Purpose, SetFiles, SetLocation, SetWriter, Stamp,
+    TokenizerFacts, decide,
+};
 use pcload::plan::{Plan, PlannedGroup, PlannedRequest};
 use pcload::prompts::{BuiltPrompt, CanonicalPrefix, WarmupPrompt};
 use pcload::rng::Seed;
@@ -85,6 +88,60 @@ impl Handmade {
             .manifest(location, &self.prefixes, &self.warmup)
     }
 }
+
+/// A stamp from its text.
+pub(crate) fn stamp(text: &str) -> Stamp {
+    text.parse().unwrap()
+}
+
+/// The stamp of the recorded sets.
+pub(crate) fn now() -> Stamp {
+    stamp("20260825_123456")
+}
+
+/// A new directory.
+pub(crate) fn fresh(set: &Handmade, stamp: Stamp) -> Claim {
+    Claim::fresh(
+        &set.scenario.run.output_dir,
+        &set.scenario.run.run_id,
+        stamp,
+    )
+    .unwrap()
+}
+
+/// Begins to write.
+pub(crate) fn begin(set: &Handmade, claim: Claim) -> SetWriter {
+    let incomplete = set.data_set().incomplete_manifest(claim.location());
+    SetWriter::begin(claim, incomplete, set.scenario.output_key).unwrap()
+}
+
+/// Writes the whole set into a claimed directory.
+pub(crate) fn prepare(set: &Handmade, claim: Claim) -> SetFiles {
+    let data_set = set.data_set();
+    let location = claim.location().clone();
+    let mut writer = begin(set, claim);
+    for prompt in &set.prompts {
+        writer.push(&data_set.row(prompt)).unwrap();
+    }
+    let analysis = data_set.analysis(&location);
+    writer.finish(set.manifest(&location), &analysis).unwrap()
+}
+
+/// Looks for a set of this scenario and these inputs.
+pub(crate) fn look(set: &Handmade, purpose: Purpose, now: Stamp) -> Decision {
+    let facts = TokenizerFacts::from(&set.tokenizer as &dyn Tokenizer);
+    let inputs = Inputs {
+        corpus_sha256: &set.corpus_sha256,
+        tokenizer: &facts,
+    };
+    decide(&set.scenario, inputs, purpose, now).unwrap()
+}
+
+/// `run`.
+pub(crate) const RUN: Purpose = Purpose::Run { overwrite: false };
+
+/// `prepare`.
+pub(crate) const PREPARE: Purpose = Purpose::Prepare { overwrite: false };
 
 fn prompts(rows: &[FullRow], tokenizer: &GoldenTokenizer) -> Vec<BuiltPrompt> {
     rows.iter()

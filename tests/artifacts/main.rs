@@ -13,5 +13,6 @@ mod deep;
 mod formats;
 mod golden;
 mod handmade;
+mod reuse;
 mod runs;
 mod store;

@@ -1,76 +1,23 @@
-//! Writing sets and finding them again: the documents that come out, crashes,
-//! and every input that decides whether a set is used again.
+//! Writing sets: the documents that come out, what a crash or a failure leaves,
+//! and credentials.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pcload::artifacts::{
-    ArtifactError, Claim, Decision, FullRow, Inputs, PreparedSet, Purpose, SetFiles, SetWriter,
-    Stamp, TokenizerFacts, decide, pyjson, validate, validate_deep,
+    ArtifactError, Decision, FullRow, PreparedSet, Purpose, pyjson, validate, validate_deep,
 };
-use pcload::scenario::{InputLength, PromptFormat, Secret};
+use pcload::scenario::{PromptFormat, Secret};
 use serde_json::Value;
 
 use crate::golden::{folder, read, read_json};
-use crate::handmade::Handmade;
+use crate::handmade::{Handmade, PREPARE, RUN, begin, fresh, look, now, prepare, stamp};
+use crate::reuse::directory;
 
 const SET: &str = "tiny-cold-dp2-3g-asc";
 
-fn stamp(text: &str) -> Stamp {
-    text.parse().unwrap()
-}
-
-fn now() -> Stamp {
-    stamp("20260825_123456")
-}
-
 fn handmade(folder: &Path) -> Handmade {
     Handmade::new(SET, "tiny-bytelevel", folder)
-}
-
-fn fresh(set: &Handmade, stamp: Stamp) -> Claim {
-    Claim::fresh(
-        &set.scenario.run.output_dir,
-        &set.scenario.run.run_id,
-        stamp,
-    )
-    .unwrap()
-}
-
-fn begin(set: &Handmade, claim: Claim) -> SetWriter {
-    let incomplete = set.data_set().incomplete_manifest(claim.location());
-    SetWriter::begin(claim, incomplete, set.scenario.output_key).unwrap()
-}
-
-/// Writes the whole set into a claimed directory.
-fn prepare(set: &Handmade, claim: Claim) -> SetFiles {
-    let data_set = set.data_set();
-    let location = claim.location().clone();
-    let mut writer = begin(set, claim);
-    for prompt in &set.prompts {
-        writer.push(&data_set.row(prompt)).unwrap();
-    }
-    let analysis = data_set.analysis(&location);
-    writer.finish(set.manifest(&location), &analysis).unwrap()
-}
-
-fn look(set: &Handmade, purpose: Purpose, now: Stamp) -> Decision {
-    let facts = TokenizerFacts::from(&set.tokenizer as &dyn pcload::tokenizer::Tokenizer);
-    let inputs = Inputs {
-        corpus_sha256: &set.corpus_sha256,
-        tokenizer: &facts,
-    };
-    decide(&set.scenario, inputs, purpose, now).unwrap()
-}
-
-const RUN: Purpose = Purpose::Run { overwrite: false };
-const PREPARE: Purpose = Purpose::Prepare { overwrite: false };
-
-fn directory(decision: &Decision) -> PathBuf {
-    match decision {
-        Decision::Reuse(manifest) => manifest.parent().unwrap().parent().unwrap().to_owned(),
-        Decision::Prepare { claim, .. } => claim.location().directory().to_owned(),
-    }
 }
 
 #[test]
@@ -221,6 +168,36 @@ fn an_interrupted_set_says_so_and_is_replaced() {
     assert_eq!(names.len(), 4, "{names:?}");
 }
 
+/// The states a crash can leave between the renames: whatever stands there, the
+/// set is not taken for a whole one, and the next prepare makes it whole.
+#[test]
+fn no_state_between_the_renames_is_taken_for_a_set() {
+    for renamed in 0..=3 {
+        let temporary = tempfile::tempdir().unwrap();
+        let set = handmade(temporary.path());
+        let claim = fresh(&set, now());
+        let incomplete = set.data_set().incomplete_manifest(claim.location());
+        let files = prepare(&set, claim);
+        fs::write(&files.manifest, pyjson::document(&incomplete)).unwrap();
+        for path in [&files.full, &files.requests, &files.analysis]
+            .into_iter()
+            .skip(renamed)
+        {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            fs::rename(path, path.with_file_name(format!(".{name}.tmp-1"))).unwrap();
+        }
+        let error = validate(&files.manifest).unwrap_err();
+        assert_eq!(error.code(), "ARTIFACTS_INCOMPLETE");
+        let Decision::Prepare { claim, .. } = look(&set, PREPARE, stamp("20260901_000000")) else {
+            panic!("an incomplete set was used");
+        };
+        assert_eq!(prepare(&set, claim), files);
+        validate_deep(&files.manifest, Some(&set.tokenizer)).unwrap();
+        let left = fs::read_dir(files.full.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 4, "{renamed} files renamed");
+    }
+}
+
 #[test]
 fn a_failed_rebuild_leaves_the_old_set_whole() {
     let temporary = tempfile::tempdir().unwrap();
@@ -236,137 +213,34 @@ fn a_failed_rebuild_leaves_the_old_set_whole() {
     validate_deep(&files.manifest, None).unwrap();
 }
 
+/// `run-after-inspect` was recorded with the scenario of `run-warm`.
 #[test]
-fn overwrite_rebuilds_the_newest_set_and_prepare_makes_another() {
+fn inspect_says_what_the_reference_says() {
     let temporary = tempfile::tempdir().unwrap();
-    let mut set = handmade(temporary.path());
-    prepare(&set, fresh(&set, stamp("20260101_000000")));
-    let newest = prepare(&set, fresh(&set, stamp("20260201_000000")));
-    set.prompts[0].source_indices[0] = 999;
-    let overwrite = Purpose::Prepare { overwrite: true };
-    let Decision::Prepare { claim, .. } = look(&set, overwrite, now()) else {
-        panic!("overwrite used a set");
-    };
-    let rebuilt = prepare(&set, claim);
-    assert_eq!(rebuilt, newest);
-    assert!(read(rebuilt.full).contains("\"gsm_indices\": [999]"));
-    let another = look(&set, PREPARE, now());
-    assert!(directory(&another).ends_with("out_20260825_123456"));
-}
-
-#[test]
-fn inspect_then_run_completes_the_inspected_set() {
-    let temporary = tempfile::tempdir().unwrap();
-    let set = handmade(temporary.path());
-    let Decision::Prepare { claim, .. } = look(&set, Purpose::Inspect, now()) else {
-        panic!("inspect used a set");
-    };
-    let location = claim.location().clone();
-    let manifest = set.data_set().inspect_manifest(&location, None);
-    let path = claim.write_inspected(&manifest).unwrap();
-    let error = validate(&path).unwrap_err();
-    assert_eq!(error.code(), "MANIFEST_INSPECT_ONLY");
-    let Decision::Prepare { claim, .. } = look(&set, RUN, stamp("20260901_000000")) else {
-        panic!("an inspected set was run");
-    };
-    assert_eq!(claim.location(), &location);
-    let files = prepare(&set, claim);
-    assert_eq!(files.manifest, path);
-    validate(&path).unwrap();
-    let again = look(&set, RUN, stamp("20260901_000000"));
-    assert!(matches!(again, Decision::Reuse(manifest) if manifest == path));
-}
-
-/// A prepared set stays in use behind a newer inspected one.
-#[test]
-fn an_inspected_set_does_not_hide_a_prepared_one() {
-    let temporary = tempfile::tempdir().unwrap();
-    let set = handmade(temporary.path());
-    let files = prepare(&set, fresh(&set, stamp("20260101_000000")));
-    let claim = fresh(&set, stamp("20260201_000000"));
-    let manifest = set.data_set().inspect_manifest(claim.location(), None);
-    claim.write_inspected(&manifest).unwrap();
-    let found = look(&set, RUN, now());
-    assert!(matches!(found, Decision::Reuse(manifest) if manifest == files.manifest));
-}
-
-/// An input: its name, how it is changed, and what is said about it; `None`
-/// where the set is used again.
-type InputEdit = (&'static str, fn(&mut Handmade), Option<&'static str>);
-
-/// O-ART-4: with the scenario's bytes unchanged, each other input still counts.
-#[test]
-fn reuse_notices_every_input() {
-    let edits: [InputEdit; 6] = [
-        ("nothing", |_| {}, None),
+    let set = Handmade::new("run-warm", "tiny-bytelevel", temporary.path());
+    let claim = fresh(&set, now());
+    let expected = read_json(folder("run-after-inspect").join("manifest.json"));
+    let log = expected["inspect"]["summary"]["log"].as_str().unwrap();
+    let manifest = set
+        .data_set()
+        .inspect_manifest(claim.location(), Some(Path::new(log)));
+    let mut summary = manifest["inspect"]["summary"].clone();
+    assert_eq!(summary["run_id"], "run-warm");
+    summary["run_id"] = "run-after-inspect".into();
+    assert_eq!(summary, expected["inspect"]["summary"]);
+    assert_eq!(
+        manifest["inspect"]["timestamp"],
+        expected["inspect"]["timestamp"]
+    );
+    let keys: Vec<&String> = summary.as_object().unwrap().keys().collect();
+    assert_eq!(
         (
-            "a question of the corpus",
-            |set| set.corpus_sha256 = "0".repeat(64),
-            Some("the corpus has changed"),
+            keys[0].as_str(),
+            keys[1].as_str(),
+            keys[keys.len() - 1].as_str()
         ),
-        (
-            "the tokenizer's file",
-            |set| set.tokenizer.set_file_sha256("1".repeat(64)),
-            Some("the tokenizer has changed"),
-        ),
-        (
-            "a length in a CSV file",
-            |set| set.scenario.requests.input_length = InputLength::Explicit(vec![1, 2]),
-            Some("the lengths in CSV files have changed"),
-        ),
-        (
-            "the scenario's bytes",
-            |set| set.scenario.sha256 = "2".repeat(64),
-            Some(""),
-        ),
-        (
-            "the run id",
-            |set| set.scenario.run.run_id = "another".to_owned(),
-            Some(""),
-        ),
-    ];
-    for (name, edit, expected) in edits {
-        let temporary = tempfile::tempdir().unwrap();
-        let mut set = handmade(temporary.path());
-        let files = prepare(&set, fresh(&set, stamp("20260101_000000")));
-        edit(&mut set);
-        match (look(&set, RUN, now()), expected) {
-            (Decision::Reuse(manifest), None) => assert_eq!(manifest, files.manifest, "{name}"),
-            (Decision::Prepare { claim, changed }, Some(reason)) => {
-                assert!(
-                    claim
-                        .location()
-                        .directory()
-                        .ends_with("out_20260825_123456"),
-                    "{name}"
-                );
-                let said = changed.join("");
-                assert!(
-                    said.ends_with(reason) && said.is_empty() == reason.is_empty(),
-                    "{said}"
-                );
-            }
-            (other, _) => panic!("{name}: {other:?}"),
-        }
-    }
-}
-
-#[test]
-fn another_format_version_is_not_used() {
-    let temporary = tempfile::tempdir().unwrap();
-    let set = handmade(temporary.path());
-    let files = prepare(&set, fresh(&set, stamp("20260101_000000")));
-    let mut manifest = read_json(&files.manifest);
-    // The program's own version may differ, the format's may not.
-    manifest["plugin_version"] = "pcload/99.0.0".into();
-    fs::write(&files.manifest, pyjson::document(&manifest)).unwrap();
-    assert!(matches!(look(&set, RUN, now()), Decision::Reuse(_)));
-    manifest["pcload"]["format_version"] = 0.into();
-    fs::write(&files.manifest, pyjson::document(&manifest)).unwrap();
-    let Decision::Prepare { changed, .. } = look(&set, RUN, now()) else {
-        panic!("a set of another format was used");
-    };
-    assert!(changed[0].ends_with("the format version has changed"));
+        ("run_id", "mode", "log")
+    );
 }
 
 /// O-ART-2: none of three credentials gets into any file.

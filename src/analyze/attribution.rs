@@ -2,7 +2,7 @@
 //! whose `cached_tokens` differs gets exactly one cause, with its evidence. The
 //! tokens of all causes add up to the whole gap; that is asserted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ struct Scene<'a> {
     /// Moment from which each row's prefix source has a token, where that is
     /// after the row was sent.
     races: BTreeMap<usize, RunOffset>,
-    coarse: Option<BlockSize>,
+    coarse: Option<CoarseGrid>,
     /// By lane, the first request that was sent and answered nothing.
     unserved: BTreeMap<Lane, (RunOffset, usize)>,
     /// Ranks that were asked for more prompt tokens than they admitted.
@@ -212,7 +212,7 @@ impl<'a> Scene<'a> {
             rows,
             view,
             races: races(view, rows),
-            coarse: coarser_block(view, rows, theory),
+            coarse: CoarseGrid::of(view, rows, theory),
             unserved: unserved(rows),
             short_ranks: short_ranks(inputs, view, rows),
             preempted_ranks: ranks
@@ -280,13 +280,12 @@ impl<'a> Scene<'a> {
     }
 
     fn block_floor(&self, expected: u64, cached: u64) -> Option<(Cause, String)> {
-        let coarse = self.coarse?;
-        let whole = coarse.floor(expected);
-        let fits = cached == whole || cached == whole.saturating_sub(coarse.tokens());
-        fits.then(|| {
-            let evidence = format!("every reuse is a multiple of {} tokens", coarse.tokens());
-            (Cause::BlockFloor, evidence)
-        })
+        let coarse = self.coarse.filter(|grid| grid.reuse(expected) == cached)?;
+        let evidence = format!(
+            "all reuse is in multiples of {} tokens",
+            coarse.block.tokens()
+        );
+        Some((Cause::BlockFloor, evidence))
     }
 
     fn routed_elsewhere(&self, index: usize) -> Option<(Cause, String)> {
@@ -357,26 +356,54 @@ fn unserved(rows: &[Row<'_>]) -> BTreeMap<Lane, (RunOffset, usize)> {
     first
 }
 
-/// A grid coarser than the believed block that all reported reuse fits, found
-/// only where something falls short.
-fn coarser_block(view: ServerView, rows: &[Row<'_>], theory: &RowTheory) -> Option<BlockSize> {
-    let mut grid = 0;
-    let mut short = false;
-    for (row, expected) in rows.iter().zip(&theory.executed) {
-        let (Some(cached), Some(expected)) = (row.cached_tokens(), *expected) else {
-            continue;
-        };
-        grid = common_divisor(grid, cached);
-        short |= cached < expected;
+/// Reuse in blocks coarser than believed.
+#[derive(Clone, Copy)]
+struct CoarseGrid {
+    block: BlockSize,
+    /// The last whole block is given up as well (speculative decoding).
+    gives_up_one: bool,
+}
+
+impl CoarseGrid {
+    /// A grid that all reported reuse lies on and that explains nine tenths of
+    /// what the theory expects, looked for only where something falls short.
+    fn of(view: ServerView, rows: &[Row<'_>], theory: &RowTheory) -> Option<Self> {
+        let known: Vec<(u64, u64)> = rows
+            .iter()
+            .zip(&theory.executed)
+            .filter_map(|(row, expected)| Some(((*expected)?, row.cached_tokens()?)))
+            .filter(|&(expected, _)| expected > 0)
+            .collect();
+        let grid = known
+            .iter()
+            .fold(0, |grid, &(_, cached)| common_divisor(grid, cached));
+        let block = BlockSize::new(grid).filter(|block| block.tokens() > view.block.tokens())?;
+        // One value lies on its own grid: it takes two to show one.
+        let values: BTreeSet<u64> = known.iter().map(|&(_, cached)| cached).collect();
+        let short = known.iter().any(|(expected, cached)| cached < expected);
+        if !short || values.iter().filter(|&&value| value > 0).count() < 2 {
+            return None;
+        }
+        [false, true].into_iter().find_map(|gives_up_one| {
+            let grid = Self {
+                block,
+                gives_up_one,
+            };
+            let fit = known
+                .iter()
+                .filter(|(expected, cached)| grid.reuse(*expected) == *cached);
+            (fit.count() * 10 >= known.len() * 9).then_some(grid)
+        })
     }
-    let grid = BlockSize::new(grid).filter(|grid| short && grid.tokens() > view.block.tokens())?;
-    // One value fits its own grid: a block size needs two multiples to show.
-    let multiples = rows
-        .iter()
-        .filter_map(Row::cached_tokens)
-        .filter(|&cached| cached > 0)
-        .collect::<std::collections::BTreeSet<_>>();
-    (multiples.len() > 1).then_some(grid)
+
+    fn reuse(self, expected: u64) -> u64 {
+        let given_up = if self.gives_up_one {
+            self.block.tokens()
+        } else {
+            0
+        };
+        self.block.floor(expected).saturating_sub(given_up)
+    }
 }
 
 fn common_divisor(a: u64, b: u64) -> u64 {

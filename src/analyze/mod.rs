@@ -24,7 +24,11 @@ mod worth;
 #[cfg(test)]
 mod account_tests;
 #[cfg(test)]
+mod attribution_tests;
+#[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod run_tests;
 
 use std::collections::BTreeMap;
 

@@ -47,6 +47,7 @@ pub(crate) fn stream(stamps: &[f64], output_tokens: u64) -> RequestRecord {
         counted_output_tokens: None,
         planned_prompt_tokens: 64,
         max_tokens: output_tokens,
+        text: None,
         finish_reason: Some("length".to_owned()),
         outcome: Outcome::Success,
         attempts: vec![],

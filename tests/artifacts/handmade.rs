@@ -155,6 +155,7 @@ fn prompts(rows: &[FullRow], tokenizer: &GoldenTokenizer) -> Vec<BuiltPrompt> {
             canonical_prefix_sha256: Arc::from(row.canonical_prefix_sha256.as_str()),
             seed_sha256: row.seed_sha256.clone(),
             divergence_block_sha256: row.divergence_block_sha256.clone(),
+            first_divergent_block_sha256: String::new(),
         })
         .collect()
 }
@@ -250,7 +251,7 @@ fn plan(manifest: &Value, rows: &[FullRow]) -> Plan {
                 .map(|row| row.theoretical_hit_tokens)
                 .sum::<u64>()
                 / block,
-            max_blocks: 0,
+            ..Solution::default()
         },
     }
 }

@@ -107,6 +107,7 @@ pub(crate) fn plan(shape: Shape) -> Plan {
                 .collect(),
             total_blocks: 0,
             max_blocks: 0,
+            ..Solution::default()
         },
         requests,
         groups,

@@ -3,11 +3,43 @@
 //! anything that matters for a benchmark. It refuses to know what is measured
 //! against it.
 //!
-//! `engine` is a pure state machine on virtual time; the HTTP face feeds it.
+//! `engine` is a pure state machine on virtual time; the driver lets the time
+//! pass, and the HTTP face turns requests into sequences and what the engine
+//! delivers into answers:
+//!
+//! ```text
+//! http → wire → prepare → engine → mailbox → events → body → client
+//!                            ↑
+//!                          driver
+//! ```
 
+mod alarm;
+mod answers;
+mod body;
 mod config;
+mod control;
+mod core;
+mod driver;
 mod engine;
+mod events;
+mod faults;
+mod generate;
+mod http;
+mod mailbox;
+mod mishap;
+mod model;
+mod page;
+mod prepare;
+mod refusal;
+mod reply;
+mod server;
+mod toy;
+mod truth;
+mod wire;
 
 pub use config::{
-    Answers, Config, CostModel, External, Faults, Hybrid, LookupCounting, Pace, Release, SimError,
+    Answers, Config, CostModel, External, Hybrid, LookupCounting, Pace, Release, SimError,
 };
+pub use faults::Faults;
+pub use server::Server;
+pub use toy::Toy;

@@ -1,0 +1,115 @@
+//! Where the engine leaves word of a response's tokens and its stream finds
+//! it: counters and one waker, no lock, no queue. A stream that is slow finds
+//! several tokens at once, as with the real server.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use futures_util::task::AtomicWaker;
+
+use crate::sim::engine::{Delivery, Finish};
+
+/// Progress of all choices of one response.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    pub(super) waker: AtomicWaker,
+    choices: Vec<Progress>,
+}
+
+/// What has been delivered of one choice.
+#[derive(Debug, Default)]
+struct Progress {
+    released: AtomicUsize,
+    cached: AtomicU64,
+    finish: AtomicU8,
+}
+
+/// A reading of one choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Tokens that exist.
+    pub(super) released: usize,
+    /// Prompt tokens out of a cache; right once a token exists.
+    pub(super) cached: u64,
+    /// Set when `released` is final.
+    pub(super) finish: Option<Finish>,
+}
+
+impl Mailbox {
+    pub(super) fn new(choices: usize) -> Self {
+        Self {
+            waker: AtomicWaker::new(),
+            choices: (0..choices).map(|_| Progress::default()).collect(),
+        }
+    }
+
+    /// Leaves word, and wakes whoever waits.
+    pub(super) fn deliver(&self, choice: usize, delivery: &Delivery) {
+        let progress = &self.choices[choice];
+        progress.cached.store(delivery.cached, Ordering::Relaxed);
+        progress
+            .released
+            .store(delivery.released, Ordering::Release);
+        if let Some(finish) = delivery.finish {
+            progress.finish.store(code(finish), Ordering::Release);
+        }
+        self.waker.wake();
+    }
+
+    pub(super) fn read(&self, choice: usize) -> Reading {
+        let progress = &self.choices[choice];
+        // The end first: what is released after it was seen is final.
+        let finish = finish(progress.finish.load(Ordering::Acquire));
+        let released = progress.released.load(Ordering::Acquire);
+        Reading {
+            released,
+            cached: progress.cached.load(Ordering::Relaxed),
+            finish,
+        }
+    }
+}
+
+fn code(finish: Finish) -> u8 {
+    match finish {
+        Finish::Length => 1,
+        Finish::Stop => 2,
+        Finish::Abort => 3,
+    }
+}
+
+fn finish(code: u8) -> Option<Finish> {
+    match code {
+        1 => Some(Finish::Length),
+        2 => Some(Finish::Stop),
+        3 => Some(Finish::Abort),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::engine::Key;
+
+    #[test]
+    fn a_reading_says_what_was_delivered_last() {
+        let mailbox = Mailbox::new(2);
+        let delivery = |released, finish| Delivery {
+            key: Key { rank: 0, slot: 0 },
+            released,
+            cached: 32,
+            finish,
+        };
+        mailbox.deliver(1, &delivery(3, None));
+        assert_eq!(mailbox.read(0).released, 0);
+        assert_eq!(
+            (mailbox.read(1).released, mailbox.read(1).finish),
+            (3, None)
+        );
+        mailbox.deliver(1, &delivery(4, Some(Finish::Stop)));
+        let reading = mailbox.read(1);
+        assert_eq!(
+            (reading.released, reading.cached, reading.finish),
+            (4, 32, Some(Finish::Stop))
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Recorded exchanges against the simulator.

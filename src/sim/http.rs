@@ -20,6 +20,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
 use crate::sim::body::{ReplyBody, Resets, StreamBody};
+use crate::sim::config::Release;
 use crate::sim::control::{detokenize, metrics, models, reset, tokenize};
 use crate::sim::core::Shared;
 use crate::sim::generate::generate;
@@ -120,6 +121,8 @@ pub(super) struct Answer {
     content_type: Option<HeaderValue>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
+    /// A refusal that 0.24.0 answers without `vary`.
+    deep: bool,
     body: AnswerBody,
 }
 
@@ -147,6 +150,7 @@ impl Answer {
             content_type: Some(EVENTS),
             retry_after: None,
             allow: None,
+            deep: false,
             body: AnswerBody::Stream(stream),
         }
     }
@@ -158,6 +162,7 @@ impl Answer {
             content_type,
             retry_after: None,
             allow: None,
+            deep: false,
             body: AnswerBody::Whole(Bytes::from(text)),
         }
     }
@@ -167,6 +172,7 @@ impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Self {
         let mut answer = Self::whole(refusal.status, Some(JSON), refusal.body());
         answer.retry_after = refusal.retry_after;
+        answer.deep = refusal.deep;
         answer
     }
 }
@@ -322,6 +328,8 @@ fn respond(
     if let Some(methods) = answer.allow {
         headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
-    headers.insert(VARY, HeaderValue::from_static("Origin"));
+    if !(answer.deep && shared.config.release == Release::V0_24) {
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+    }
     response
 }

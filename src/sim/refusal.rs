@@ -12,6 +12,8 @@ pub(super) struct Refusal {
     pub(super) status: u16,
     /// `Retry-After`, in seconds.
     pub(super) retry_after: Option<u64>,
+    /// Raised so deep inside that 0.24.0 answers without `vary`.
+    pub(super) deep: bool,
     form: Form,
 }
 
@@ -40,6 +42,7 @@ impl Refusal {
         Self {
             status,
             retry_after: None,
+            deep: false,
             form: Form::Error {
                 message,
                 kind,
@@ -150,11 +153,17 @@ impl Refusal {
             format!("data_parallel_rank {rank} is out of range [0, {ranks})."),
             None,
         )
+        .raised_deep()
     }
 
     /// An id beyond the vocabulary.
     pub(super) fn token(id: u32) -> Self {
-        Self::bad_request(format!("Token id {id} is out of vocabulary"), None)
+        Self::bad_request(format!("Token id {id} is out of vocabulary"), None).raised_deep()
+    }
+
+    fn raised_deep(mut self) -> Self {
+        self.deep = true;
+        self
     }
 
     /// A prompt longer than the context.
@@ -222,6 +231,7 @@ impl Refusal {
         Self {
             status,
             retry_after: None,
+            deep: false,
             form: Form::Detail(words),
         }
     }
@@ -231,6 +241,7 @@ impl Refusal {
         Self {
             status: 401,
             retry_after: None,
+            deep: false,
             form: Form::Unauthorized,
         }
     }

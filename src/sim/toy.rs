@@ -15,12 +15,14 @@ const SPECIAL: [(u32, &str); 3] = [
     (151_644, "<|im_start|>"),
     (151_645, "<|im_end|>"),
 ];
-const KNOWN: [(u32, &str); 5] = [
+const KNOWN: [(u32, &str); 6] = [
     (9_707, "Hello"),
     (11, ","),
     (847, " my"),
     (829, " name"),
     (374, " is"),
+    // The first half of some character.
+    (65_185, "\u{fffd}"),
 ];
 
 /// The tokenizer.

@@ -9,6 +9,7 @@
 )]
 
 mod conformance;
+mod counters;
 mod faults;
 mod limits;
 mod model;

@@ -334,7 +334,7 @@ fn shared<C>(
         empty_text: config.empty_text,
         scrubber: Scrubber::new(secrets.chain(headers)),
         warmup_end: plan.warmup_requests,
-        cooldown_start: requests.len().saturating_sub(plan.cooldown_requests),
+        cooldown_start: plan.planned_requests.saturating_sub(plan.cooldown_requests),
         abort,
         send_lag: LiveHistogram::default(),
         requests,

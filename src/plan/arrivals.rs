@@ -1,97 +1,9 @@
-//! When requests are to be sent: a load profile laid over a data set, with all
-//! arrival times drawn beforehand. Numbers only; it waits for nothing.
+//! Random arrival times, drawn before the run and portable to the bit. It knows
+//! laws and rates and no profile.
 
 use std::time::Duration;
 
 use crate::rng::{Seed, Stream};
-
-/// The stages of a run, in order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoadPlan {
-    /// At least one.
-    pub stages: Vec<PlannedStage>,
-    /// Requests of the data set.
-    pub request_count: usize,
-    /// Leading requests of the send order that are kept out of the statistics.
-    pub warmup_requests: usize,
-    /// Trailing requests that are kept out of the statistics.
-    pub cooldown_requests: usize,
-    /// Whether the run may end before the data set does.
-    pub partial: bool,
-}
-
-/// One stage.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlannedStage {
-    /// How requests are released.
-    pub pace: Pace,
-    /// How the stage ends.
-    pub end: PlannedEnd,
-}
-
-/// How a stage ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlannedEnd {
-    /// When so many requests of it have been sent.
-    Requests(usize),
-    /// So long after its start; what has not been sent goes to the next stage.
-    Duration(Duration),
-    /// When the data set is used up.
-    Rest,
-}
-
-/// How a stage releases requests.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Pace {
-    /// A request for each free slot.
-    Closed {
-        /// Slots at the start of the stage.
-        from: u32,
-        /// Slots at the end of the ramp.
-        concurrency: u32,
-        /// Time in which the slots change linearly.
-        ramp: Duration,
-    },
-    /// A request at each arrival.
-    Open {
-        /// Offsets from the start of the stage in nanoseconds, ascending. The
-        /// stage takes exactly as many requests.
-        arrivals_ns: Vec<u64>,
-        /// Length of the stage in nanoseconds; the next one begins there.
-        length_ns: u64,
-        /// Most requests in flight.
-        max_in_flight: Option<u32>,
-        /// Arrivals per second as asked for; `None` for a trace and for all at
-        /// once.
-        rate_per_second: Option<f64>,
-    },
-}
-
-impl LoadPlan {
-    /// A closed loop over the whole data set.
-    pub fn closed(concurrency: u32, request_count: usize) -> Self {
-        let pace = Pace::Closed {
-            from: concurrency,
-            concurrency,
-            ramp: Duration::ZERO,
-        };
-        Self::one_stage(pace, request_count)
-    }
-
-    /// One stage over the whole data set.
-    pub fn one_stage(pace: Pace, request_count: usize) -> Self {
-        Self {
-            stages: vec![PlannedStage {
-                pace,
-                end: PlannedEnd::Rest,
-            }],
-            request_count,
-            warmup_requests: 0,
-            cooldown_requests: 0,
-            partial: false,
-        }
-    }
-}
 
 /// A law of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,8 +16,10 @@ mod reach;
 mod summary;
 
 mod arrivals;
+mod load;
 
-pub use arrivals::{ArrivalLaw, LoadPlan, Pace, PlannedEnd, PlannedStage, draw};
+pub use arrivals::{ArrivalLaw, draw};
+pub use load::{LoadPlan, LoadPlanError, Pace, PlannedEnd, PlannedStage};
 
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};

@@ -23,6 +23,9 @@ mod service;
 mod url;
 
 pub use load::{ManifestPurpose, ManifestScenario, from_manifest, load, schema};
+mod profile;
+mod profile_fields;
+mod trace;
 
 pub use model::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode, CacheSalt,
@@ -32,4 +35,8 @@ pub use model::{
     TokenizerConfig, TruncatedNormal, ValidationConfig,
 };
 pub use problem::{Code, Position, Problem, Problems};
+pub use profile::{
+    Arrival, FileReader, LoadProfile, PROFILE_INVALID, ProfileError, ProfileProblem, Stage,
+    StageEnd, StageLoad,
+};
 pub use url::redact_url;

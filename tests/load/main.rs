@@ -8,6 +8,7 @@
     reason = "edge: a test's own server and timers; a test crate has no readers"
 )]
 
+mod profiles;
 mod schedule;
 mod server;
 

@@ -17,9 +17,11 @@ mod summary;
 
 mod arrivals;
 mod load;
+mod stage;
 
 pub use arrivals::{ArrivalLaw, draw};
-pub use load::{LoadPlan, LoadPlanError, Pace, PlannedEnd, PlannedStage};
+pub use load::{LoadPlan, LoadPlanError};
+pub use stage::{Pace, PlannedEnd, PlannedStage};
 
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};

@@ -20,8 +20,7 @@ mod load;
 mod stage;
 
 pub use arrivals::{ArrivalLaw, draw};
-pub use load::{LoadPlan, LoadPlanError};
-pub use stage::{Pace, PlannedEnd, PlannedStage};
+pub use stage::{LoadPlan, LoadPlanError, Pace, PlannedEnd, PlannedStage};
 
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};

@@ -1,6 +1,51 @@
-//! One stage of a load plan, in numbers. It decides nothing.
+//! A load plan and its stages, in numbers. They decide nothing.
 
 use std::time::Duration;
+
+/// The stages of a run, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadPlan {
+    /// At least one.
+    pub stages: Vec<PlannedStage>,
+    /// Requests of the data set.
+    pub request_count: usize,
+    /// Leading requests of the send order that are kept out of the statistics.
+    pub warmup_requests: usize,
+    /// Trailing requests that are kept out of the statistics, counted from
+    /// `planned_requests`.
+    pub cooldown_requests: usize,
+    /// Requests the stages take; the whole data set where that is open.
+    pub planned_requests: usize,
+    /// Whether the run may end before the data set does.
+    pub partial: bool,
+}
+
+impl LoadPlan {
+    /// A closed loop over the whole data set.
+    pub fn closed(concurrency: u32, request_count: usize) -> Self {
+        let pace = Pace::Closed {
+            from: concurrency,
+            concurrency,
+            ramp: Duration::ZERO,
+        };
+        Self::one_stage(pace, request_count)
+    }
+
+    /// One stage over the whole data set.
+    pub fn one_stage(pace: Pace, request_count: usize) -> Self {
+        Self {
+            stages: vec![PlannedStage {
+                pace,
+                end: PlannedEnd::Rest,
+            }],
+            request_count,
+            warmup_requests: 0,
+            cooldown_requests: 0,
+            planned_requests: request_count,
+            partial: false,
+        }
+    }
+}
 
 /// One stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,4 +92,54 @@ pub enum Pace {
         /// once.
         rate_per_second: Option<f64>,
     },
+}
+
+/// Why a profile does not fit a data set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadPlanError {
+    /// A stage asks for more than is left.
+    #[error("stages[{stage}] takes {wanted} requests, {left} of the data set are left")]
+    TooFew {
+        /// Which stage, from 0.
+        stage: usize,
+        /// Requests it asks for.
+        wanted: usize,
+        /// Requests that are left.
+        left: usize,
+    },
+    /// Requests would be left over.
+    #[error(
+        "the profile takes {taken} of {total} requests; let the last stage take the rest, or set `partial = true`"
+    )]
+    Unused {
+        /// Requests the stages take.
+        taken: usize,
+        /// Requests of the data set.
+        total: usize,
+    },
+    /// A closed stage that ends by time may leave requests over.
+    #[error(
+        "the profile may end before the data set does; let the last stage take the rest, or set `partial = true`"
+    )]
+    MayEndEarly,
+    /// The end of the run is not known beforehand.
+    #[error("`cooldown_requests` needs stages that end by requests")]
+    CooldownUnknown,
+    /// Nothing would be measured.
+    #[error(
+        "`warmup_requests` and `cooldown_requests` together exclude {excluded} of {planned} requests"
+    )]
+    NothingMeasured {
+        /// Requests kept out.
+        excluded: usize,
+        /// Requests the stages take.
+        planned: usize,
+    },
+}
+
+impl LoadPlanError {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        "PROFILE_DOES_NOT_FIT"
+    }
 }

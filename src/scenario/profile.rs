@@ -1,7 +1,6 @@
 //! Load profiles: the TOML of `profiles/`, as strictly checked as a scenario.
 //! It reads no files itself and does not know how many requests there are.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::profile_fields::Fields;
+pub use super::profile_fields::{ProfileError, ProfileProblem};
 use super::trace::parse_trace;
 
 /// Stable code of everything that is wrong with a profile.
@@ -92,38 +92,6 @@ pub enum StageEnd {
     Duration(Duration),
     /// With the data set; only the last stage.
     Rest,
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileProblem {
-    /// Where, e.g. `stages[1].rate`.
-    pub path: String,
-    /// What stands there and what would be right.
-    pub message: String,
-    /// A way out.
-    pub hint: Option<String>,
-}
-
-impl fmt::Display for ProfileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)?;
-        match &self.hint {
-            Some(hint) => write!(f, " (hint: {hint})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Why a profile cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProfileError {
-    /// Not TOML, or a key twice.
-    #[error("the profile is not valid TOML: {0}")]
-    Syntax(String),
-    /// Everything that is wrong with it.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Problems(Vec<ProfileProblem>),
 }
 
 /// Reads the file a profile names, relative to the profile's own folder.

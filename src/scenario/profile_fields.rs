@@ -1,17 +1,48 @@
 //! Typed reading of one TOML table that collects what is wrong with it. It
 //! knows no profile.
 
+use std::fmt;
 use std::time::Duration;
 
 use toml::{Table, Value};
-
-use super::profile::ProfileProblem;
 
 /// Longest duration that can be written: thirty days.
 const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// How similar a known key must be to be named as a hint (Jaro–Winkler).
 const SIMILARITY_MIN: f64 = 0.75;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileProblem {
+    /// Where, e.g. `stages[1].rate`.
+    pub path: String,
+    /// What stands there and what would be right.
+    pub message: String,
+    /// A way out.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for ProfileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, " (hint: {hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// Not TOML, or a key twice.
+    #[error("the profile is not valid TOML: {0}")]
+    Syntax(String),
+    /// Everything that is wrong with it.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Problems(Vec<ProfileProblem>),
+}
 
 /// One table and the problems found so far.
 pub(super) struct Fields<'a, 'p> {

@@ -207,7 +207,8 @@ impl Dispatching<'_> {
                 () = self.control.stop.cancelled(), if drain_end.is_none() => {
                     self.dispatcher.stop();
                     let drain = RunOffset::from_duration(self.drain).nanos();
-                    drain_end = Some(RunOffset(now.nanos().saturating_add(drain)));
+                    let stopped = clock.now().nanos();
+                    drain_end = Some(RunOffset(stopped.saturating_add(drain)));
                 }
                 () = self.timer.until(clock, wake.unwrap_or_default()), if wake.is_some() => {}
             }

@@ -3,18 +3,25 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::case_sensitive_file_extension_comparisons,
     unreachable_pub,
     missing_docs,
     reason = "edge: a test's own server and timers; a test crate has no readers"
 )]
 
+mod fixtures;
+mod hunt;
+mod lanes;
+mod latency;
 mod profiles;
 mod schedule;
 mod server;
+mod simulation;
+mod sse;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use pcload::drive::native::{Control, NativeOutcome, Setup, run_with};
 use pcload::drive::pacing::TimerKind;
 use pcload::drive::{LoadRequest, NativeConfig};
@@ -83,9 +90,4 @@ pub async fn one(server: &Arc<Server>, config: NativeConfig) -> RequestRecord {
     let outcome = drive(server, config, requests, plan, Control::default()).await;
     let [record] = outcome.records.try_into().unwrap();
     record
-}
-
-/// A body, for tests that look at it.
-pub fn bytes(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
 }

@@ -16,16 +16,16 @@ mod model;
 mod paths;
 mod pcload;
 mod problem;
+mod profile;
+mod profile_fields;
 mod rule;
 mod section;
 mod selection;
 mod service;
+mod trace;
 mod url;
 
 pub use load::{ManifestPurpose, ManifestScenario, from_manifest, load, schema};
-mod profile;
-mod profile_fields;
-mod trace;
 
 pub use model::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode, CacheSalt,

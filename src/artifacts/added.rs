@@ -38,7 +38,7 @@ impl AddedTokens {
 
     /// Prompt length in the server's view, in tokens.
     pub fn input_tokens(&self, tokens: u64) -> u64 {
-        (self.front.len() + self.behind.len()) as u64 + tokens
+        tokens.saturating_add((self.front.len() + self.behind.len()) as u64)
     }
 
     /// The theory of each request in the server's view, in send order.
@@ -60,7 +60,7 @@ impl AddedTokens {
         hit_tokens: u64,
     ) -> HitAccount {
         let input_tokens = self.input_tokens(input_tokens);
-        let found = self.front.len() as u64 + hit_tokens;
+        let found = hit_tokens.saturating_add(self.front.len() as u64);
         HitAccount {
             input_tokens,
             hit_tokens: block_size.floor(found.min(input_tokens.saturating_sub(1))),
@@ -77,11 +77,11 @@ impl AddedTokens {
         tokens: usize,
     ) -> Range<usize> {
         let front = self.front.len() as u64;
-        let start = block_size.floor(front + shared);
+        let start = block_size.floor(front.saturating_add(shared));
         let place = |server: u64| {
             usize::try_from(server.saturating_sub(front)).map_or(tokens, |at| at.min(tokens))
         };
-        place(start)..place(start + block_size.tokens())
+        place(start)..place(start.saturating_add(block_size.tokens()))
     }
 
     /// `manifest.pcload.server_view`: the sums of `accounts`.

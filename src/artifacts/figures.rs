@@ -201,8 +201,8 @@ impl Figures {
             clippy::cast_sign_loss,
             reason = "a share of a token count is a token count"
         )]
-        let below = (wanted / block as f64).floor() as u64 * block;
-        let nearest = [below, below + block]
+        let below = ((wanted / block as f64).floor() as u64).saturating_mul(block);
+        let nearest = [below, below.saturating_add(block)]
             .map(|tokens| distance(tokens.min(self.reachable_tokens)))
             .into_iter()
             .fold(f64::INFINITY, f64::min);

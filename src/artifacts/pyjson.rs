@@ -8,7 +8,7 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
 /// How items are separated.
@@ -94,20 +94,77 @@ pub fn squeezed(text: &str) -> String {
     out
 }
 
-/// A float as Python's `repr` writes it: the shortest digits that read back,
-/// always with a point or an exponent; an exponent below 1e-4 and from 1e16,
-/// signed, of at least two digits. `value` must be finite.
+/// A float as Python's `repr` writes it: the shortest digits that read back, of
+/// these the nearest, of two as near the even ones; always with a point or an
+/// exponent; an exponent below 1e-4 and from 1e16, signed, of at least two
+/// digits. `value` must be finite.
+///
+/// The digits are `serde_json`'s: those of `format!` are the odd ones now and
+/// then where two are as near.
 fn write_float<W: ?Sized + io::Write>(out: &mut W, value: f64) -> io::Result<()> {
-    let shortest = format!("{value:e}");
-    let (digits, exponent) = shortest.split_once('e').expect("`{:e}` writes an exponent");
-    let exponent: i32 = exponent.parse().expect("an exponent is a number");
-    if value == 0.0 || (-4..16).contains(&exponent) {
-        let plain = format!("{value}");
-        let point = if plain.contains('.') { "" } else { ".0" };
-        write!(out, "{plain}{point}")
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        write!(out, "{digits}e{sign}{:02}", exponent.unsigned_abs())
+    let mut shortest = Vec::with_capacity(32);
+    CompactFormatter.write_f64(&mut shortest, value)?;
+    let Decimal {
+        sign,
+        digits,
+        exponent,
+    } = Decimal::read(&into_text(shortest));
+    out.write_all(sign.as_bytes())?;
+    let count = i32::try_from(digits.len()).expect("a float has at most 17 digits");
+    let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or(0));
+    match exponent {
+        0..16 if count > exponent + 1 => {
+            let (whole, rest) = digits.split_at(usize::try_from(exponent).unwrap_or(0) + 1);
+            write!(out, "{whole}.{rest}")
+        }
+        0..16 => write!(out, "{digits}{}.0", zeros(exponent + 1 - count)),
+        -4..0 => write!(out, "0.{}{digits}", zeros(-exponent - 1)),
+        _ => {
+            let (whole, rest) = digits.split_at(1);
+            let point = if rest.is_empty() { "" } else { "." };
+            let mark = if exponent < 0 { '-' } else { '+' };
+            let size = exponent.unsigned_abs();
+            write!(out, "{whole}{point}{rest}e{mark}{size:02}")
+        }
+    }
+}
+
+/// A decimal number taken apart: `sign d.ddd · 10^exponent`, without zeros at
+/// either end; zero itself is `0`.
+struct Decimal {
+    sign: &'static str,
+    digits: String,
+    exponent: i32,
+}
+
+impl Decimal {
+    /// Reads what `serde_json` writes of a finite float.
+    fn read(text: &str) -> Self {
+        let (sign, text) = match text.strip_prefix('-') {
+            Some(rest) => ("-", rest),
+            None => ("", text),
+        };
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let significant = all.trim_start_matches('0');
+        let digits = significant.trim_end_matches('0');
+        if digits.is_empty() {
+            return Self {
+                sign,
+                digits: "0".to_owned(),
+                exponent: 0,
+            };
+        }
+        // `all` stands for `all[0].all[1]… · 10^(whole − 1)`.
+        let leading = all.len() - significant.len();
+        let shift = |length: usize| i32::try_from(length).expect("a float's text is short");
+        let exponent: i32 = exponent.parse().expect("an exponent is a number");
+        Self {
+            sign,
+            digits: digits.to_owned(),
+            exponent: exponent + shift(whole.len()) - 1 - shift(leading),
+        }
     }
 }
 
@@ -242,9 +299,32 @@ mod tests {
             (-1.5e-300, "-1.5e-300"),
             (5e-324, "5e-324"),
             (201.100_000_000_000_02, "201.10000000000002"),
+            (120.0, "120.0"),
+            (1.25e22, "1.25e+22"),
+            (0.000_123, "0.000123"),
         ] {
             assert_eq!(line(&value), expected);
         }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_float_reads_back_and_looks_like_one(bits: u64) {
+            let value = f64::from_bits(bits);
+            if value.is_finite() {
+                let text = line(&value);
+                let back: f64 = text.parse().unwrap();
+                proptest::prop_assert_eq!(back.to_bits(), bits);
+                proptest::prop_assert!(text.contains(['.', 'e']), "{}", text);
+            }
+        }
+    }
+
+    /// Exactly between two floats' shortest texts: the even digits win.
+    #[test]
+    fn of_two_texts_as_near_the_even_one_is_written() {
+        let value = -4_452_712_482_368_009.0 / 4.0;
+        assert_eq!(line(&value), "-1113178120592002.2");
     }
 
     #[test]

@@ -31,6 +31,9 @@ const BATCH_BYTES: usize = 4 << 20;
 /// thousand of 4,096 tokens are 200 MB.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
+/// Most tokens of one request; sums over all rows stay far from overflow.
+const TOKENS_MAX: u64 = 1 << 40;
+
 /// The manifest of a prepared set and where its files are.
 #[derive(Clone, Debug)]
 pub struct PreparedSet {
@@ -235,7 +238,12 @@ impl PreparedSet {
                 .into_par_iter()
                 .map(|place| {
                     let (line, bytes) = batch.line(place);
-                    parse_line::<FactsView>(&source.path, line, bytes).map(RequestFacts::from)
+                    let row: FactsView = parse_line(&source.path, line, bytes)?;
+                    row.facts().ok_or_else(|| ArtifactError::Unreadable {
+                        path: source.path.clone(),
+                        line: Some(line),
+                        problem: format!("a token count is above {TOKENS_MAX}"),
+                    })
                 })
                 .collect();
             facts.extend(rows?);
@@ -270,16 +278,26 @@ struct FactsView {
     theoretical_hit_tokens: u64,
 }
 
-impl From<FactsView> for RequestFacts {
-    fn from(row: FactsView) -> Self {
-        Self {
-            group: row.group_id,
-            dp_rank: row.dp_rank,
-            input_tokens: row.actual_input_tokens,
-            output_tokens: row.max_tokens,
-            shared_prefix_tokens: row.shared_prefix_tokens,
-            hit_tokens: row.theoretical_hit_tokens,
-        }
+impl FactsView {
+    /// The row's facts; `None` where a count is beyond all sense.
+    fn facts(self) -> Option<RequestFacts> {
+        let counts = [
+            self.actual_input_tokens,
+            self.max_tokens,
+            self.shared_prefix_tokens,
+            self.theoretical_hit_tokens,
+        ];
+        counts
+            .iter()
+            .all(|count| *count <= TOKENS_MAX)
+            .then_some(RequestFacts {
+                group: self.group_id,
+                dp_rank: self.dp_rank,
+                input_tokens: self.actual_input_tokens,
+                output_tokens: self.max_tokens,
+                shared_prefix_tokens: self.shared_prefix_tokens,
+                hit_tokens: self.theoretical_hit_tokens,
+            })
     }
 }
 

@@ -13,6 +13,7 @@ mod deep;
 mod formats;
 mod golden;
 mod handmade;
+mod mutations;
 mod reuse;
 mod runs;
 mod store;

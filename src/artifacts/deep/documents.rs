@@ -9,9 +9,9 @@ use crate::artifacts::deep::Findings;
 use crate::artifacts::digest::sha256_hex;
 use crate::artifacts::figures::{Figures, status};
 use crate::artifacts::reader::read_document;
-use crate::artifacts::{ArtifactError, PreparedSet, ValidateReport, pyjson};
+use crate::artifacts::{ArtifactError, PreparedSet, SCHEMA_VERSION, ValidateReport, pyjson};
 use crate::scenario::CacheMode;
-use crate::units::{DpRank, ratio};
+use crate::units::ratio;
 
 /// How far, in tokens, a total may be from the nearest reachable one. The
 /// reference rounds its target to a whole token first and so may lose up to
@@ -50,7 +50,10 @@ fn head(
     findings: &mut Findings,
 ) -> Result<(), ArtifactError> {
     let manifest = set.manifest();
-    expect(&manifest["status"], &"prepared".into(), "status", findings);
+    let constants = json!({"schema_version": SCHEMA_VERSION, "status": "prepared"});
+    for (name, value) in members(&constants) {
+        expect(&manifest[name], value, name, findings);
+    }
     findings.check(set.is_config_intact(), "CONFIG_DIGEST", || {
         "effective_config does not have the digest effective_config_sha256".to_owned()
     });
@@ -117,10 +120,9 @@ fn groups(set: &PreparedSet, figures: &Figures, findings: &mut Findings) {
         format!("groups are {names:?}, the rows have {expected:?}")
     });
     for (group, one) in &figures.groups {
-        let section = &found[group.to_string()];
-        if section.is_null() {
+        let Some(section) = found.get(group.to_string()) else {
             continue;
-        }
+        };
         let fields = json!({
             "max_shared_prefix_tokens": one.max_shared_prefix_tokens,
             "reachable_min": 0.0,
@@ -140,6 +142,10 @@ fn groups(set: &PreparedSet, figures: &Figures, findings: &mut Findings) {
         findings.check(is_long, "CANONICAL_PREFIX", || {
             format!("{group}: its canonical prefix is shorter than what its requests share")
         });
+        let digest = &section["canonical_prefix_sha256"];
+        findings.check(digest.is_string(), "CANONICAL_PREFIX", || {
+            format!("{group}: its canonical prefix has no digest")
+        });
     }
 }
 
@@ -154,16 +160,14 @@ fn warmup(
     expect(enabled, &is_warm.into(), "warmup.enabled", findings);
     let dp_size: u32 = set.config("service.dp_size")?;
     let seed_blocks: u64 = set.config("prefix_cache.seed_blocks")?;
-    let seed_tokens = seed_blocks * cache.block_size.tokens();
-    let mut wanted = BTreeSet::new();
-    if is_warm {
-        for group in figures.groups.keys() {
-            wanted.extend((0..dp_size).map(|rank| (*group, DpRank(rank))));
-        }
-    }
+    let seed_tokens = seed_blocks.saturating_mul(cache.block_size.tokens());
+    let mut warmed = BTreeSet::new();
     for item in set.warmup_plan()? {
         let name = &item.request_id;
-        let is_wanted = wanted.remove(&(item.group_id, item.dp_rank));
+        let is_wanted = is_warm
+            && figures.groups.contains_key(&item.group_id)
+            && item.dp_rank.0 < dp_size
+            && warmed.insert((item.group_id, item.dp_rank));
         findings.check(is_wanted, "WARMUP_COVERAGE", || {
             format!("{name}: nothing asks for it, or it is there twice")
         });
@@ -172,7 +176,7 @@ fn warmup(
             .get(&item.group_id)
             .map_or(0, |one| one.max_shared_prefix_tokens);
         let holds = item.shared_prefix_tokens == shared
-            && item.input_tokens == shared + seed_tokens
+            && item.input_tokens == shared.saturating_add(seed_tokens)
             && item.max_tokens == 1
             && !item.included_in_formal_statistics
             && *name == format!("warmup:{}:{}", item.group_id, item.dp_rank);
@@ -180,12 +184,11 @@ fn warmup(
             format!("{name}: it does not bring its group's {shared} tokens into the cache")
         });
     }
-    for (group, rank) in wanted {
-        findings.add(
-            "WARMUP_COVERAGE",
-            format!("nothing warms {group} on rank {rank}"),
-        );
-    }
+    let wanted = figures.groups.len() as u64 * u64::from(dp_size);
+    let missing = wanted.saturating_sub(warmed.len() as u64);
+    findings.check(!is_warm || missing == 0, "WARMUP_COVERAGE", || {
+        format!("{missing} of {wanted} pairs of group and rank are not warmed")
+    });
     Ok(())
 }
 

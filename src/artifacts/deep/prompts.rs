@@ -193,8 +193,13 @@ impl<'a> PromptCheck<'a> {
     /// Proves the warm-up prompts, then the canonical prefixes against all
     /// divergent blocks and the manifest.
     pub(super) fn finish(&mut self, findings: &mut Findings) -> Result<(), ArtifactError> {
-        for item in self.set.warmup_plan()? {
-            self.warmup(&item, findings);
+        let plan = self.set.warmup_plan()?;
+        let encoded: Vec<Result<Vec<u32>, String>> = plan
+            .par_iter()
+            .map(|item| self.ids(&item.request_id, &item.prompt, item.token_ids.as_ref()))
+            .collect();
+        for (item, ids) in plan.iter().zip(encoded) {
+            self.warmup(item, ids, findings);
         }
         for (group, prefix) in &self.prefixes {
             let section = &self.set.manifest()["groups"][group.to_string()];
@@ -216,13 +221,16 @@ impl<'a> PromptCheck<'a> {
         Ok(())
     }
 
-    fn warmup(&mut self, item: &WarmupItem, findings: &mut Findings) {
+    fn warmup(
+        &mut self,
+        item: &WarmupItem,
+        ids: Result<Vec<u32>, String>,
+        findings: &mut Findings,
+    ) {
         let name = &item.request_id;
-        match self.ids(name, &item.prompt, item.token_ids.as_ref()) {
-            Ok(ids)
-                if ids.len() as u64 == item.input_tokens
-                    && item.shared_prefix_tokens <= item.input_tokens =>
-            {
+        let is_long = item.shared_prefix_tokens <= item.input_tokens;
+        match ids {
+            Ok(ids) if is_long && ids.len() as u64 == item.input_tokens => {
                 let prompt = Prompt {
                     name,
                     group: item.group_id,

@@ -41,7 +41,7 @@ impl Replay {
             .map(|(group, one)| (*group, one.max_shared_prefix_tokens));
         Ok(Self {
             dp_size: set.config("service.dp_size")?,
-            seed_tokens: seed_blocks * settings.block_size.tokens(),
+            seed_tokens: seed_blocks.saturating_mul(settings.block_size.tokens()),
             is_native: set.is_native(),
             added: set.added_tokens()?,
             row_count: 0,

@@ -25,6 +25,7 @@ pub use stage::{LoadPlan, LoadPlanError, Pace, PlannedEnd, PlannedStage};
 use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};
 
+pub use crate::solver::Solution;
 pub use build::{REQUEST_COUNT_MAX, build};
 pub use error::{LengthKind, LengthScope, PlanError};
 pub use reach::{AdjustmentReason, Reachability, TargetOutcome, capacity_blocks};
@@ -46,7 +47,7 @@ pub struct Plan {
     /// Groups that have requests, ascending.
     pub groups: Vec<PlannedGroup>,
     /// The solver's answer and its certificate.
-    pub solution: crate::solver::Solution,
+    pub solution: Solution,
 }
 
 /// One request of the plan.

@@ -53,8 +53,8 @@ pub(super) fn nearest_total(instance: &Instance, max_blocks: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Request, Start};
     use super::*;
+    use crate::solver::{Request, Start};
     use crate::units::BlockSize;
 
     fn nearest(rate: f64, input_tokens: u64, block: u64, max_blocks: u64) -> u64 {

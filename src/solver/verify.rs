@@ -219,8 +219,8 @@ fn check_objective(recomputed: &Objective, stated: &Objective) -> Result<(), Cer
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Request, assess, solve};
     use super::*;
+    use crate::solver::{Request, assess, solve};
     use crate::units::BlockSize;
 
     fn problem(start: Start) -> Instance {

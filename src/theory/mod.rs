@@ -8,7 +8,12 @@
 //! special tokens, as the reference counts) and the server's
 //! ([`play_in_view`], [`replay`]; what a BOS in front does to blocks and
 //! lengths stands at [`ServerView`]).
+//!
+//! What a perfect cache leaves out stands beside it: [`replay_in_pool`] for a
+//! pool of limited size, [`overlap_interval`] for requests that overlap.
 
+mod overlap;
+mod pool;
 mod replay;
 mod view;
 
@@ -18,6 +23,10 @@ use crate::plan::Plan;
 use crate::scenario::CacheMode;
 use crate::units::{DpRank, GroupIndex, ratio};
 
+pub use overlap::{Overlap, OverlapInterval, overlap_interval};
+pub use pool::{
+    Pool, PoolTheory, PooledRequest, planned_requests, replay_in_pool, warmup_requests,
+};
 pub use replay::{SentRequest, replay};
 pub use view::ServerView;
 
@@ -93,17 +102,7 @@ pub fn play(plan: &Plan) -> Theory {
 
 /// The plan's theory as the server sees its requests.
 pub fn play_in_view(plan: &Plan, view: &ServerView) -> Theory {
-    let sent: Vec<SentRequest> = plan
-        .requests
-        .iter()
-        .map(|request| SentRequest {
-            group: request.group,
-            rank: request.dp_rank,
-            shared_prefix_tokens: request.shared_prefix_tokens,
-            input_tokens: request.input_tokens,
-            reached_server: true,
-        })
-        .collect();
+    let sent: Vec<SentRequest> = plan.requests.iter().map(SentRequest::planned).collect();
     replay(plan.mode, &warm_prefixes(plan), &sent, view)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::plan::PlannedRequest;
 use crate::scenario::CacheMode;
 use crate::units::{DpRank, GroupIndex};
 
@@ -23,6 +24,19 @@ pub struct SentRequest {
     /// Whether the server computed its prompt: at least one content chunk came
     /// back. Otherwise it counts nowhere and leaves nothing in the cache.
     pub reached_server: bool,
+}
+
+impl SentRequest {
+    /// A planned request, as if it had been sent and answered.
+    pub const fn planned(request: &PlannedRequest) -> Self {
+        Self {
+            group: request.group,
+            rank: request.dp_rank,
+            shared_prefix_tokens: request.shared_prefix_tokens,
+            input_tokens: request.input_tokens,
+            reached_server: true,
+        }
+    }
 }
 
 /// Plays `sent`, in real send order within each lane, as the server sees it.
@@ -79,8 +93,8 @@ pub fn replay(
 
 #[cfg(test)]
 mod tests {
-    use super::super::HitAccount;
     use super::*;
+    use crate::theory::HitAccount;
     use crate::units::BlockSize;
 
     fn plain() -> ServerView {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::rng::Seed;
-use crate::scenario::{CacheMode, Scenario};
+use crate::scenario::{CacheMode, InputLength, OutputLength, Scenario};
 use crate::solver;
 use crate::units::{DpRank, GroupIndex};
 
@@ -20,6 +20,8 @@ struct Positions {
     groups: Vec<GroupIndex>,
     input_tokens: Vec<u64>,
     output_tokens: Vec<u64>,
+    /// Whose rule gave the input length.
+    input_scopes: Vec<LengthScope>,
 }
 
 /// The plan of `scenario`. The same scenario gives the same plan on every
@@ -58,75 +60,102 @@ pub fn build(scenario: &Scenario) -> Result<Plan, PlanError> {
 }
 
 fn positions(scenario: &Scenario) -> Result<Positions, PlanError> {
-    let requests = &scenario.requests;
-    let config = &scenario.prefix_cache;
-    let (count, seed) = (requests.count, &scenario.run.random_seed);
+    let (count, seed) = (scenario.requests.count, &scenario.run.random_seed);
     if count > REQUEST_COUNT_MAX {
         return Err(PlanError::TooManyRequests { count });
     }
-    let mismatch = |kind, scope, requests| {
-        move |given| PlanError::LengthCount {
-            kind,
-            scope,
-            given,
-            requests,
-        }
-    };
     let all = LengthScope::All;
-    let mut stream = seed.stream("lengths/input");
-    let mut input_tokens = lengths::input(&requests.input_length, count, &mut stream)
-        .map_err(mismatch(LengthKind::Input, all, count))?;
-    let mut stream = seed.stream("lengths/output");
-    let mut output_tokens = lengths::output(&requests.output_length, count, &mut stream)
-        .map_err(mismatch(LengthKind::Output, all, count))?;
-    let groups = groups::deal(&config.groups, count, seed)?;
-    let mut scopes = vec![all; count];
-    for (&group, rules) in &config.groups.overrides {
-        let members: Vec<usize> = (0..count).filter(|&at| groups[at] == group).collect();
-        let scope = LengthScope::Group(group);
-        if members.is_empty() {
-            continue;
-        }
-        if let Some(rule) = &rules.input_length {
-            let mut stream = seed.stream(&format!("lengths/input/{group}"));
-            let values = lengths::input(rule, members.len(), &mut stream).map_err(mismatch(
-                LengthKind::Input,
-                scope,
-                members.len(),
-            ))?;
-            for (&at, value) in members.iter().zip(values) {
-                input_tokens[at] = value;
-                scopes[at] = scope;
-            }
-        }
-        if let Some(rule) = &rules.output_length {
-            let mut stream = seed.stream(&format!("lengths/output/{group}"));
-            let values = lengths::output(rule, members.len(), &mut stream).map_err(mismatch(
-                LengthKind::Output,
-                scope,
-                members.len(),
-            ))?;
-            for (&at, value) in members.iter().zip(values) {
-                output_tokens[at] = value;
-            }
-        }
-    }
-    let minimum_tokens = config.minimum_non_shared_length;
-    if let Some(at) = input_tokens
-        .iter()
-        .position(|&tokens| tokens < minimum_tokens)
-    {
-        return Err(PlanError::PromptTooShort {
-            scope: scopes[at],
-            input_tokens: input_tokens[at],
-            minimum_tokens,
-        });
-    }
-    Ok(Positions {
-        groups,
-        input_tokens,
-        output_tokens,
+    let mut positions = Positions {
+        groups: groups::deal(&scenario.prefix_cache.groups, count, seed)?,
+        input_tokens: input_lengths(&scenario.requests.input_length, all, count, seed)?,
+        output_tokens: output_lengths(&scenario.requests.output_length, all, count, seed)?,
+        input_scopes: vec![all; count],
+    };
+    positions.override_groups(scenario)?;
+    positions.check_room(scenario.prefix_cache.minimum_non_shared_length)?;
+    Ok(positions)
+}
+
+fn input_lengths(
+    rule: &InputLength,
+    scope: LengthScope,
+    requests: usize,
+    seed: &Seed,
+) -> Result<Vec<u64>, PlanError> {
+    let mut stream = seed.stream(&label("lengths/input", scope));
+    lengths::input(rule, requests, &mut stream).map_err(|given| PlanError::LengthCount {
+        kind: LengthKind::Input,
+        scope,
+        given,
+        requests,
     })
+}
+
+fn output_lengths(
+    rule: &OutputLength,
+    scope: LengthScope,
+    requests: usize,
+    seed: &Seed,
+) -> Result<Vec<u64>, PlanError> {
+    let mut stream = seed.stream(&label("lengths/output", scope));
+    lengths::output(rule, requests, &mut stream).map_err(|given| PlanError::LengthCount {
+        kind: LengthKind::Output,
+        scope,
+        given,
+        requests,
+    })
+}
+
+fn label(name: &str, scope: LengthScope) -> String {
+    match scope {
+        LengthScope::All => name.to_owned(),
+        LengthScope::Group(group) => format!("{name}/{group}"),
+    }
+}
+
+impl Positions {
+    /// Puts the lengths of groups with rules of their own in place of the
+    /// general ones. Groups without requests have no say.
+    fn override_groups(&mut self, scenario: &Scenario) -> Result<(), PlanError> {
+        let overrides = &scenario.prefix_cache.groups.overrides;
+        if overrides.is_empty() {
+            return Ok(());
+        }
+        let seed = &scenario.run.random_seed;
+        for (group, members) in order::by_group(&self.groups) {
+            let Some(rules) = overrides.get(&group) else {
+                continue;
+            };
+            let scope = LengthScope::Group(group);
+            if let Some(rule) = &rules.input_length {
+                let values = input_lengths(rule, scope, members.len(), seed)?;
+                for (&at, value) in members.iter().zip(values) {
+                    self.input_tokens[at] = value;
+                    self.input_scopes[at] = scope;
+                }
+            }
+            if let Some(rule) = &rules.output_length {
+                let values = output_lengths(rule, scope, members.len(), seed)?;
+                for (&at, value) in members.iter().zip(values) {
+                    self.output_tokens[at] = value;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each prompt must have room for what may not be shared.
+    fn check_room(&self, minimum_tokens: u64) -> Result<(), PlanError> {
+        let too_short = |&(_, &tokens): &(usize, &u64)| tokens < minimum_tokens;
+        match self.input_tokens.iter().enumerate().find(too_short) {
+            None => Ok(()),
+            Some((at, &input_tokens)) => Err(PlanError::PromptTooShort {
+                scope: self.input_scopes[at],
+                input_tokens,
+                minimum_tokens,
+            }),
+        }
+    }
 }
 
 fn in_send_order(positions: &Positions, order: &[usize], seed: &Seed) -> Vec<PlannedRequest> {

@@ -24,35 +24,34 @@ pub(super) fn arrange(
         OrderStrategy::WithinGroupShuffle => {
             let mut stream = seed.stream("order");
             let mut members = by_group(groups);
-            for positions in &mut members {
+            for positions in members.values_mut() {
                 stream.shuffle(positions);
             }
-            members.concat()
+            members.into_values().flatten().collect()
         }
-        OrderStrategy::Interleave => round_robin(&by_group(groups)),
+        OrderStrategy::Interleave => round_robin(by_group(groups).values()),
         OrderStrategy::InputLenAsc => {
             let mut members = by_group(groups);
-            for positions in &mut members {
+            for positions in members.values_mut() {
                 positions.sort_by_key(|&position| (input_tokens[position], position));
             }
-            round_robin(&members)
+            round_robin(members.values())
         }
     }
 }
 
 /// Positions of each group, ascending.
-fn by_group(groups: &[GroupIndex]) -> Vec<Vec<usize>> {
+pub(super) fn by_group(groups: &[GroupIndex]) -> BTreeMap<GroupIndex, Vec<usize>> {
     let mut members: BTreeMap<GroupIndex, Vec<usize>> = BTreeMap::new();
     for (position, group) in groups.iter().enumerate() {
         members.entry(*group).or_default().push(position);
     }
-    members.into_values().collect()
+    members
 }
 
 /// One of each list in turn; exhausted lists drop out.
-fn round_robin(lists: &[Vec<usize>]) -> Vec<usize> {
+fn round_robin<'a>(lists: impl Iterator<Item = &'a Vec<usize>>) -> Vec<usize> {
     let mut turns: Vec<(usize, usize, usize)> = lists
-        .iter()
         .enumerate()
         .flat_map(|(list, positions)| {
             let turn = move |(turn, &position)| (turn, list, position);

@@ -147,8 +147,9 @@ fn play(instance: &Instance, prefix: impl Fn(usize) -> u64) -> u64 {
 }
 
 /// Compares with one block less and one block more; distances are convex, so
-/// neighbors suffice. Distances within a millionth of a block count as equal:
-/// here the target is the double itself, not its decimal text.
+/// neighbors suffice. Distances within a millionth of a block, and within the
+/// rounding of the target's tokens, count as equal: here the target is the
+/// double itself, not its decimal text.
 fn check_nearest(instance: &Instance, solution: &Solution) -> Result<(), CertificateError> {
     let wanted = instance.target_rate * instance.total_input_tokens() as f64
         / instance.block_size.tokens() as f64;
@@ -157,7 +158,7 @@ fn check_nearest(instance: &Instance, solution: &Solution) -> Result<(), Certifi
     let below = stated.checked_sub(1);
     let above = (stated < solution.max_blocks).then_some(stated + 1);
     for nearer in below.into_iter().chain(above) {
-        if distance(nearer) < distance(stated) - 1e-6 {
+        if distance(nearer) < distance(stated) - 1e-6 - wanted * 1e-15 {
             return Err(CertificateError::NotNearest { nearer, stated });
         }
     }

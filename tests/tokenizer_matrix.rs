@@ -11,6 +11,7 @@
 
 mod prompt_checks;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -76,7 +77,7 @@ fn dump(tokenizer: &Path, corpus: &Path, plan: &Plan, built: &Built) {
             "question": prompt.text,
             "seed_sha256": prompt.seed_sha256,
         });
-        rows.push_str(&format!("{row}\n"));
+        writeln!(rows, "{row}").unwrap();
     }
     let items = built.warmup.iter().map(|item| {
         json!({

@@ -1,21 +1,18 @@
 //! Latency statistics over the requests that count: successes of the measure
-//! phase. Samples are exact; only inter-token gaps beyond [`EXACT_GAPS_MAX`] go
-//! through a histogram, and then its error is stated.
+//! phase. Samples are exact; only inter-token gaps may have gone through a
+//! histogram, and then its error is stated.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gaps::PooledGaps;
 use super::inputs::Inputs;
 use super::rows::Row;
-use crate::measure::{Derived, TimestampSource, gaps};
+use crate::measure::{Derived, TimestampSource};
 use crate::rng::Seed;
 use crate::stats::{
-    Histogram, INDICATIVE_BELOW, Interval, Percent, RELATIVE_ERROR, RESOLUTION_NS, Summary,
-    percentile_intervals, summarize, sums_interval,
+    INDICATIVE_BELOW, Interval, Percent, Summary, percentile_intervals, summarize, sums_interval,
 };
-
-/// Gaps kept one by one; beyond, they are counted in a histogram.
-pub(super) const EXACT_GAPS_MAX: usize = 1_000_000;
 
 /// A summary with its uncertainty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,7 +115,12 @@ pub enum TimestampSourceName {
 }
 
 /// Latencies of the rows at `order`, which count and stand in send order.
-pub(super) fn latency(inputs: &Inputs<'_>, rows: &[Row<'_>], order: &[usize]) -> LatencyReport {
+pub(super) fn latency(
+    inputs: &Inputs<'_>,
+    rows: &[Row<'_>],
+    order: &[usize],
+    pooled: &PooledGaps,
+) -> LatencyReport {
     let table = Table {
         rows,
         order,
@@ -141,7 +143,7 @@ pub(super) fn latency(inputs: &Inputs<'_>, rows: &[Row<'_>], order: &[usize]) ->
         first_choice_ms: table.first_choice(),
         second_token_ms: table.summary(|derived| derived.second_token_ms),
         tpot_ms: metric("tpot_ms", |derived| derived.tpot_ms),
-        itl_ms: table.itl(EXACT_GAPS_MAX),
+        itl_ms: pooled.summary(inputs.percentiles),
         e2el_ms: metric("e2el_ms", |derived| derived.e2el_ms),
         ttft_from_schedule_ms: table.summary(|derived| derived.ttft_from_schedule_ms),
         e2el_from_schedule_ms: table.summary(|derived| derived.e2el_from_schedule_ms),
@@ -208,28 +210,6 @@ impl<'a> Table<'a> {
             });
         differs.then(|| self.summary(|derived| derived.first_choice_ms))
     }
-
-    /// Pooled gaps, exact up to `exact_max` of them.
-    fn itl(&self, exact_max: usize) -> ItlSummary {
-        let nanos = || self.each().filter_map(|row| row.record).flat_map(gaps);
-        if nanos().count() <= exact_max {
-            let samples: Vec<f64> = nanos().map(|nanos| nanos as f64 / 1e6).collect();
-            return ItlSummary {
-                summary: summarize(&samples, self.extra),
-                method: ItlMethod::Exact,
-                relative_error_max: 0.0,
-                resolution_ms: 0.0,
-            };
-        }
-        let mut histogram = Histogram::new();
-        nanos().for_each(|nanos| histogram.record(nanos));
-        ItlSummary {
-            summary: histogram.summary_ms(self.extra),
-            method: ItlMethod::Histogram,
-            relative_error_max: RELATIVE_ERROR,
-            resolution_ms: RESOLUTION_NS as f64 / 1e6,
-        }
-    }
 }
 
 /// A summary with intervals; `samples` stand in send order.
@@ -256,41 +236,4 @@ fn intervals(samples: &[f64], seed: &Seed, name: &str) -> Option<MetricIntervals
         p99: p99?,
         indicative: samples.len() < INDICATIVE_BELOW,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analyze::fixture::{planned, rows_of};
-    use crate::measure::sample::stream;
-
-    #[test]
-    fn a_histogram_of_gaps_agrees_with_the_exact_ones() {
-        let records = [
-            stream(&[100.0, 110.0, 120.0, 130.0], 4),
-            stream(&[200.0, 250.0], 2),
-            stream(&[300.0, 320.0, 360.0], 3),
-        ];
-        let plan: Vec<_> = (0..3).map(|index| planned(index, 64, 0)).collect();
-        let rows = rows_of(&plan, &records);
-        let table = Table {
-            rows: &rows,
-            order: &[0, 1, 2],
-            extra: &[],
-        };
-        let exact = table.itl(6);
-        assert_eq!((exact.method, exact.summary.count), (ItlMethod::Exact, 6));
-        assert_eq!(exact.summary.p50, Some(15.0));
-        let histogram = table.itl(5);
-        assert_eq!(histogram.method, ItlMethod::Histogram);
-        for (left, right) in [
-            (exact.summary.p50, histogram.summary.p50),
-            (exact.summary.p90, histogram.summary.p90),
-            (exact.summary.p99, histogram.summary.p99),
-            (exact.summary.mean, histogram.summary.mean),
-            (exact.summary.max, histogram.summary.max),
-        ] {
-            assert!((left.unwrap() / right.unwrap() - 1.0).abs() < RELATIVE_ERROR);
-        }
-    }
 }

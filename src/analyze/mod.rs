@@ -8,6 +8,7 @@ mod cache_checks;
 mod counters;
 mod executed;
 mod findings;
+mod gaps;
 mod inputs;
 mod lanes;
 mod latency;
@@ -57,6 +58,7 @@ use crate::units::RunOffset;
 use account::{RowTheory, account};
 use cache_checks::{CacheScene, cache_findings};
 use executed::ServerView;
+use gaps::PooledGaps;
 use run_checks::{RunScene, run_findings};
 
 /// Version of the document [`Analysis`] is.
@@ -163,8 +165,15 @@ pub fn analyze(inputs: &Inputs<'_>) -> Result<Analysis, AnalyzeError> {
         inputs.percentiles,
         inputs.seed,
     );
-    let latency = latency::latency(inputs, &rows, &order);
-    let throughput = throughput::throughput(throughput::measured(&rows, None));
+    let pooled = PooledGaps::of(&rows, &order);
+    let (latency, (throughput, series)) = rayon::join(
+        || latency::latency(inputs, &rows, &order, &pooled),
+        || {
+            let throughput = throughput::throughput(throughput::measured(&rows, None));
+            let series = series::series(inputs, view, &rows, &theory, &order, &pooled);
+            (throughput, series)
+        },
+    );
     let failures = failures(&rows);
     let mut findings = cache_findings(&CacheScene {
         inputs,
@@ -192,7 +201,6 @@ pub fn analyze(inputs: &Inputs<'_>) -> Result<Analysis, AnalyzeError> {
         mode: inputs.mode,
         goodput: throughput::goodput(inputs.slo, &rows, &throughput),
         stages: stages::stages(inputs, &rows, &order),
-        series: series::series(inputs, view, &rows, &theory, &order),
         client: *inputs.client,
         hits,
         traffic,
@@ -202,6 +210,7 @@ pub fn analyze(inputs: &Inputs<'_>) -> Result<Analysis, AnalyzeError> {
         throughput,
         failures,
         kv,
+        series,
     })
 }
 

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::account::RowTheory;
 use super::executed::{ServerView, send_order};
+use super::gaps::PooledGaps;
 use super::inputs::{Inputs, KvFacts, Lane};
 use super::rows::Row;
 use super::throughput::{in_flight, measured, span, token_stamps};
 use super::worth::point;
 use crate::measure::{Derived, RequestRecord, gaps};
-use crate::stats::{Histogram, Percent, percentile, percentile_of_sorted};
+use crate::stats::{Percent, percentile, percentile_of_sorted};
 use crate::units::{DpRank, RunOffset, ratio};
 
 const CUMULATIVE_MAX: usize = 400;
@@ -121,6 +122,7 @@ pub(super) fn series(
     rows: &[Row<'_>],
     theory: &RowTheory,
     order: &[usize],
+    pooled: &PooledGaps,
 ) -> ChartSeries {
     let (lanes, lanes_left_out) = lanes(rows);
     ChartSeries {
@@ -129,7 +131,7 @@ pub(super) fn series(
             .filter_map(|index| point(&rows[index]))
             .map(|point| [point.uncached as f64, point.ttft_ms])
             .collect(),
-        curves: curves(rows, order),
+        curves: curves(rows, order, pooled),
         slices: slices(rows),
         kv: kv(inputs.kv),
         lanes,
@@ -170,7 +172,7 @@ fn cumulative(view: ServerView, rows: &[Row<'_>], theory: &RowTheory) -> Vec<Cum
     points
 }
 
-fn curves(rows: &[Row<'_>], order: &[usize]) -> Vec<PercentileCurve> {
+fn curves(rows: &[Row<'_>], order: &[usize], pooled: &PooledGaps) -> Vec<PercentileCurve> {
     let percents: Vec<Percent> = CURVE_PERCENTS
         .into_iter()
         .filter_map(Percent::new)
@@ -189,16 +191,10 @@ fn curves(rows: &[Row<'_>], order: &[usize]) -> Vec<PercentileCurve> {
             samples.len() as u64,
         )
     };
-    let mut pooled = Histogram::new();
-    for &index in order {
-        if let Some(record) = rows[index].record {
-            gaps(record).for_each(|nanos| pooled.record(nanos));
-        }
-    }
     let itl = curve(
         "itl_ms",
         &percents,
-        pooled.percentiles_ms(&percents).into_iter(),
+        pooled.percentiles(&percents).into_iter(),
         pooled.count(),
     );
     [

@@ -110,7 +110,7 @@ pub fn derive(record: &RequestRecord) -> Derived {
 /// The ITL samples of one record in nanoseconds: gaps between successive
 /// content-bearing chunks, zero gaps kept. None of a response that was not
 /// streamed.
-pub fn gaps(record: &RequestRecord) -> impl Iterator<Item = u64> + '_ {
+pub fn gaps(record: &RequestRecord) -> impl ExactSizeIterator<Item = u64> + '_ {
     let stamps: &[RunOffset] = if record.streamed {
         &record.content_ns
     } else {

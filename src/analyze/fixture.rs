@@ -16,7 +16,7 @@ use crate::scenario::CacheMode;
 use crate::units::{BlockSize, DpRank, GroupIndex};
 
 /// Request `index` of group 0 on rank 0, without theory of its own.
-pub(super) fn planned(index: u32, input_tokens: u64, shared_prefix_tokens: u64) -> PlannedRow {
+pub(crate) fn planned(index: u32, input_tokens: u64, shared_prefix_tokens: u64) -> PlannedRow {
     PlannedRow {
         sequence_index: index,
         request_id: format!("request-{index:08}"),
@@ -44,7 +44,7 @@ pub(super) fn rows_of<'a>(plan: &'a [PlannedRow], records: &'a [RequestRecord]) 
 
 /// The record of a served request: sent at `sent` ms, first token 50 ms later,
 /// the second and last after another 10.
-pub(super) fn served(planned: &PlannedRow, sent: f64, cached: Option<u64>) -> RequestRecord {
+pub(crate) fn served(planned: &PlannedRow, sent: f64, cached: Option<u64>) -> RequestRecord {
     let mut record = stream(&[sent + 50.0, sent + 60.0], planned.max_tokens);
     record.sequence_index = planned.sequence_index;
     record.request_id.clone_from(&planned.request_id);
@@ -62,23 +62,23 @@ pub(super) fn served(planned: &PlannedRow, sent: f64, cached: Option<u64>) -> Re
 }
 
 /// A cold run of one rank with blocks of 16, to be bent into any other.
-pub(super) struct Run {
-    pub(super) mode: CacheMode,
-    pub(super) block: BlockFacts,
-    pub(super) server_prefix_tokens: u64,
-    pub(super) planned: Vec<PlannedRow>,
-    pub(super) records: Vec<RequestRecord>,
-    pub(super) counters: Counters,
-    pub(super) engine: EngineFacts,
-    pub(super) control: ControlFacts,
-    pub(super) kv: KvFacts,
-    pub(super) profile: ProfileFacts,
-    pub(super) client: ClientHealth,
-    pub(super) slo: BTreeMap<String, f64>,
+pub(crate) struct Run {
+    pub(crate) mode: CacheMode,
+    pub(crate) block: BlockFacts,
+    pub(crate) server_prefix_tokens: u64,
+    pub(crate) planned: Vec<PlannedRow>,
+    pub(crate) records: Vec<RequestRecord>,
+    pub(crate) counters: Counters,
+    pub(crate) engine: EngineFacts,
+    pub(crate) control: ControlFacts,
+    pub(crate) kv: KvFacts,
+    pub(crate) profile: ProfileFacts,
+    pub(crate) client: ClientHealth,
+    pub(crate) slo: BTreeMap<String, f64>,
 }
 
 impl Run {
-    pub(super) fn new(planned: Vec<PlannedRow>, records: Vec<RequestRecord>) -> Self {
+    pub(crate) fn new(planned: Vec<PlannedRow>, records: Vec<RequestRecord>) -> Self {
         Self {
             mode: CacheMode::Cold,
             block: BlockFacts::configured(BlockSize::new(16).expect("16 is no zero")),
@@ -97,7 +97,7 @@ impl Run {
 
     /// One request after the other in the lane, 100 ms apart, all served, with
     /// these cached tokens.
-    pub(super) fn served(planned: Vec<PlannedRow>, cached: &[Option<u64>]) -> Self {
+    pub(crate) fn served(planned: Vec<PlannedRow>, cached: &[Option<u64>]) -> Self {
         let records = planned
             .iter()
             .zip(cached)
@@ -107,7 +107,7 @@ impl Run {
     }
 
     /// The counters of one rank.
-    pub(super) fn counted(mut self, delta: RankDelta) -> Self {
+    pub(crate) fn counted(mut self, delta: RankDelta) -> Self {
         self.counters = Counters::Delta {
             ranks: BTreeMap::from([(DpRank(0), delta)]),
             regressions: vec![],
@@ -115,7 +115,7 @@ impl Run {
         self
     }
 
-    pub(super) fn analyze(&self) -> Analysis {
+    pub(crate) fn analyze(&self) -> Analysis {
         let seed = Seed::from(42);
         analyze(&Inputs {
             mode: self.mode,
@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// The codes of all findings, without the one about few samples.
-    pub(super) fn codes(&self) -> Vec<Code> {
+    pub(crate) fn codes(&self) -> Vec<Code> {
         let analysis = self.analyze();
         let codes = analysis.findings.iter().map(|finding| finding.code);
         codes.filter(|code| *code != Code::FewSamples).collect()
@@ -146,7 +146,7 @@ impl Run {
 }
 
 /// Counters that moved by queries and hits alone.
-pub(super) fn moved(queries: u64, hits: u64) -> RankDelta {
+pub(crate) fn moved(queries: u64, hits: u64) -> RankDelta {
     RankDelta {
         queries,
         hits,

@@ -27,7 +27,7 @@ mod account_tests;
 #[cfg(test)]
 mod attribution_tests;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod run_tests;
 

@@ -1,1 +1,15 @@
-//! (room report)
+//! Reports: an analysis as tables for a terminal, rows for a spreadsheet, and
+//! one HTML file. Everything goes into a writer it is given; it computes nothing
+//! that the analysis does not say.
+
+mod csv;
+mod names;
+mod number;
+mod page;
+mod terminal;
+
+#[cfg(test)]
+mod fixture;
+
+pub use csv::records_csv;
+pub use terminal::{TerminalOptions, terminal};

@@ -26,14 +26,22 @@ use pcload::service::ControlSettings;
 use pcload::units::BlockSize;
 use server::Server;
 
-/// Short enough for a test that waits in vain, long enough for a busy machine
-/// where the wait succeeds: what is waited for comes by number of requests.
+/// For what comes after a number of requests: long enough for any machine.
 fn patience() -> Patience {
     Patience {
-        settle: Duration::from_millis(400),
-        reset: Duration::from_millis(400),
+        settle: Duration::from_secs(60),
+        reset: Duration::from_secs(60),
         pause_first: Duration::from_millis(1),
         pause_most: Duration::from_millis(4),
+    }
+}
+
+/// For what never comes.
+fn impatience() -> Patience {
+    Patience {
+        settle: Duration::from_millis(50),
+        reset: Duration::from_millis(50),
+        ..patience()
     }
 }
 
@@ -59,6 +67,14 @@ fn options() -> PhaseOptions {
 
 fn session(server: &Server, dp_size: u32) -> Session {
     Session::new(settings(server, dp_size), options()).unwrap()
+}
+
+fn impatient_session(server: &Server, dp_size: u32) -> Session {
+    let options = PhaseOptions {
+        patience: impatience(),
+        ..options()
+    };
+    Session::new(settings(server, dp_size), options).unwrap()
 }
 
 /// The codes of warnings.

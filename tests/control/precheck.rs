@@ -6,7 +6,7 @@ use pcload::service::ControlSettings;
 use pcload::units::{BlockSize, DpRank};
 
 use crate::server::{Server, State};
-use crate::{codes, options, session, settings};
+use crate::{codes, impatient_session, options, session, settings};
 
 async fn precheck(
     ranks: usize,
@@ -170,7 +170,9 @@ async fn what_is_wrong_with_a_server_has_its_own_code() {
     let (error, _server) = fails(1, 1, no_metrics).await;
     assert_eq!(error.code, "METRICS_UNAVAILABLE");
 
-    let (error, _server) = fails(1, 1, |state| state.page = Some("x 1\n".to_owned())).await;
+    // Series may yet appear, so they are waited for.
+    let server = Server::with(1, |state| state.page = Some("x 1\n".to_owned())).await;
+    let error = impatient_session(&server, 1).precheck().await.unwrap_err();
     assert_eq!(error.code, "METRICS_UNKNOWN_ENGINE");
 
     let (error, _server) = fails(1, 1, |state| state.refuses_key = true).await;
@@ -265,8 +267,15 @@ async fn counters_that_never_move_belong_to_another_server() {
                 vllm:prefix_cache_hits_total{engine=\"0\"} 0\n\
                 vllm:prefix_cache_queries_total{engine=\"1\"} 1\n\
                 vllm:prefix_cache_hits_total{engine=\"1\"} 0\n";
-    let (error, _server) = fails(2, 2, |state| state.page = Some(page.to_owned())).await;
+    let server = Server::with(2, |state| state.page = Some(page.to_owned())).await;
+    let error = impatient_session(&server, 2).precheck().await.unwrap_err();
     assert_eq!(error.code, "COUNTERS_NOT_MOVING");
+    // One rank needs no routing proof, but the reader must know.
+    let page = page.replace("engine=\"1\"", "engine=\"0\"");
+    let one = page.split('\n').take(2).collect::<Vec<_>>().join("\n");
+    let server = Server::with(1, |state| state.page = Some(one)).await;
+    let found = impatient_session(&server, 1).precheck().await.unwrap();
+    assert!(codes(&found.warnings).contains(&"COUNTERS_NOT_MOVING"));
 }
 
 #[tokio::test]

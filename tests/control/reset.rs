@@ -5,7 +5,7 @@ use pcload::drive::phases::{PhaseError, PhaseOptions, Proof, ResetOutcome, Reset
 use pcload::service::ControlSettings;
 
 use crate::server::{Server, State};
-use crate::{codes, options, settings};
+use crate::{codes, impatience, options, patience, settings};
 
 async fn reset_with(
     ranks: u32,
@@ -13,8 +13,14 @@ async fn reset_with(
     turn: impl FnOnce(&mut State),
 ) -> Result<ResetReport, PhaseError> {
     let server = Server::with(ranks as usize, turn).await;
+    let refuses_for_good = server.state().resets.len() == 1 && !server.state().resets[0].2;
     let options = PhaseOptions {
         assume_empty_cache,
+        patience: if refuses_for_good {
+            impatience()
+        } else {
+            patience()
+        },
         ..options()
     };
     let mut session = Session::new(settings(&server, ranks), options).unwrap();

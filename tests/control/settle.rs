@@ -3,17 +3,28 @@
 use std::time::Duration;
 
 use pcload::drive::phases::Session;
-use pcload::engine::difference;
+use pcload::engine::{Snapshot, difference};
 use pcload::service::{ControlClient, KvPoller, METRICS_BYTES_MAX};
 use tokio::time::Instant;
 
 use crate::server::{Server, State};
-use crate::{session, settings};
+use crate::{impatient_session, session, settings};
 
 /// A session after its baseline, and its server.
-async fn ready() -> (Session, pcload::engine::Snapshot, Server) {
+async fn ready() -> (Session, Snapshot, Server) {
     let server = Server::start(2).await;
-    let mut session = session(&server, 2);
+    let session = session(&server, 2);
+    after_baseline(session, server).await
+}
+
+/// The same, soon tired of waiting.
+async fn ready_and_impatient() -> (Session, Snapshot, Server) {
+    let server = Server::start(2).await;
+    let session = impatient_session(&server, 2);
+    after_baseline(session, server).await
+}
+
+async fn after_baseline(mut session: Session, server: Server) -> (Session, Snapshot, Server) {
     session.precheck().await.unwrap();
     let baseline = session.baseline().await.unwrap();
     assert!(baseline.settle.settled);
@@ -63,7 +74,7 @@ async fn counters_that_come_late_are_waited_for() {
 
 #[tokio::test]
 async fn counters_that_never_agree_are_reported_as_unsettled() {
-    let (mut session, _, server) = ready().await;
+    let (mut session, _, server) = ready_and_impatient().await;
     load(&mut server.state(), 900);
     let after = session.after(Some(1_000)).await.unwrap();
     assert!(!after.settle.settled);
@@ -104,7 +115,7 @@ async fn a_restarted_engine_is_reported_at_once_and_keeps_the_page() {
 
 #[tokio::test]
 async fn a_page_that_stays_away_is_an_error_with_a_code() {
-    let (mut session, _, server) = ready().await;
+    let (mut session, _, server) = ready_and_impatient().await;
     server.state().metrics_fail = [500; 1_000].into();
     let error = session.after(Some(1)).await.unwrap_err();
     assert_eq!(error.code, "METRICS_UNAVAILABLE");

@@ -60,32 +60,23 @@ impl Session {
         Ok(())
     }
 
+    /// Caches a text of `words` words, replays it and its first half (which
+    /// tells how words become tokens), then the lengths that tell most.
     async fn ladder(&mut self, words: u64) -> Result<MeasuredBlock, PhaseError> {
         let label = format!("ladder-{words}");
+        if self.replay(&label, words).await?.is_none() {
+            return Ok(MeasuredBlock::default());
+        }
+        let mut rungs: Vec<Rung> = Vec::new();
         let mut measured = MeasuredBlock::default();
-        let Some(first) = self.replay(&label, words).await? else {
-            return Ok(measured);
-        };
-        let tokens_per_word = first.prompt_tokens as f64 / words as f64;
-        let mut next = words;
-        while measured.replays.len() < REPLAYS_MAX {
-            let Some(replay) = self.replay(&label, next).await? else {
-                return Ok(measured);
+        let mut next = Some(words);
+        while let Some(words) = next {
+            let Some(replay) = self.replay(&label, words).await? else {
+                break;
             };
-            let mut replays = measured.replays;
-            replays.push(replay);
-            measured = MeasuredBlock::of(replays);
-            let Some(block) = measured.largest() else {
-                return Ok(measured);
-            };
-            match next_words(block, first.prompt_tokens, tokens_per_word, &measured) {
-                Some(more)
-                    if measured.certain().is_none() || measured.replays.len() < REPLAYS_MIN =>
-                {
-                    next = more;
-                }
-                _ => return Ok(measured),
-            }
+            rungs.push(Rung { words, replay });
+            measured = MeasuredBlock::of(rungs.iter().map(|rung| rung.replay).collect());
+            next = next_rung(&rungs, &measured);
         }
         Ok(measured)
     }
@@ -168,24 +159,101 @@ fn found_nothing(measured: &MeasuredBlock) -> bool {
     !replays.is_empty() && replays.iter().all(|replay| replay.cached_tokens == 0)
 }
 
-/// Words of the next replay: just short of a multiple of the largest block that
-/// still fits, where a smaller block would give more back. `None` when that
-/// length has been tried.
-fn next_words(
-    block: u64,
-    longest_tokens: u64,
-    tokens_per_word: f64,
-    measured: &MeasuredBlock,
-) -> Option<u64> {
+/// One replay, and how many words it had.
+#[derive(Clone, Copy, Debug)]
+struct Rung {
+    words: u64,
+    replay: Replay,
+}
+
+/// Words of the next replay; `None` when there is nothing more to learn.
+fn next_rung(rungs: &[Rung], measured: &MeasuredBlock) -> Option<u64> {
+    let done = rungs.len() >= REPLAYS_MIN && measured.certain().is_some();
+    let block = measured.largest()?;
+    match rungs {
+        [only] => Some(only.words / 2),
+        _ if done || rungs.len() >= REPLAYS_MAX => None,
+        _ => next_words(block, rungs),
+    }
+}
+
+/// Words of the replay that tells most: a whole multiple of the largest block
+/// that still fits. That block would leave all but one token of the last
+/// multiple unfound; any smaller one gives more back. The longest multiple not
+/// tried yet; `None` when there is none.
+fn next_words(block: u64, rungs: &[Rung]) -> Option<u64> {
     let block = BlockSize::new(block)?;
-    let tried = measured.replays.len() as u64;
-    let blocks = block.whole_blocks(longest_tokens).checked_sub(tried)?;
-    let tokens = (blocks + 1) * block.tokens();
+    let (first, second) = (rungs.first()?, rungs.get(1)?);
+    let tokens = |rung: &Rung| rung.replay.prompt_tokens as f64;
+    // The text's beginning (nonce, label) is a constant, each word a share.
+    let per_word = (tokens(first) - tokens(second)) / (first.words - second.words) as f64;
+    let constant = tokens(first) - per_word * first.words as f64;
+    if per_word <= 0.0 {
+        return None;
+    }
+    (1..=block.whole_blocks(first.replay.prompt_tokens))
+        .rev()
+        .map(|blocks| ((blocks * block.tokens()) as f64 - constant) / per_word)
+        .map(whole_words)
+        .find(|words| {
+            let tried = rungs.iter().any(|rung| rung.words == *words);
+            *words > 0 && *words <= first.words && !tried
+        })
+}
+
+fn whole_words(words: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a positive number of words, smaller than the text's"
+        reason = "rounds down; what is below 0 becomes 0"
     )]
-    let words = (tokens as f64 / tokens_per_word).floor() as u64;
-    (words > 0).then_some(words)
+    let whole = words as u64;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::replay_hit;
+
+    /// Climbs as a session does, on a server whose block is `block` and whose
+    /// tokenizer makes `constant + per_mille · words / 1000` tokens.
+    fn climb(block: u64, words: u64, constant: u64, per_mille: u64) -> MeasuredBlock {
+        let block = BlockSize::new(block).unwrap();
+        let replay = |words: u64| {
+            let prompt_tokens = constant + per_mille * words / 1_000;
+            let cached_tokens = replay_hit(prompt_tokens, block);
+            Replay {
+                prompt_tokens,
+                cached_tokens,
+            }
+        };
+        let mut rungs: Vec<Rung> = Vec::new();
+        let mut measured = MeasuredBlock::default();
+        let mut next = Some(words);
+        while let Some(words) = next {
+            let replay = replay(words);
+            rungs.push(Rung { words, replay });
+            measured = MeasuredBlock::of(rungs.iter().map(|rung| rung.replay).collect());
+            next = next_rung(&rungs, &measured);
+        }
+        measured
+    }
+
+    #[test]
+    fn a_few_replays_find_the_block() {
+        for block in [8, 16, 32, 48, 64, 128, 256] {
+            for (constant, per_mille) in [(2, 1_000), (19, 1_000), (23, 1_300), (40, 2_500)] {
+                let measured = climb(block, (block * 3).max(96), constant, per_mille);
+                let shown = format!("{block} {constant} {per_mille}: {measured:?}");
+                assert_eq!(measured.largest(), Some(block), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_does_not_grow_with_its_words_ends_the_ladder() {
+        let measured = climb(16, 96, 100, 0);
+        assert!(measured.replays.len() <= REPLAYS_MAX);
+    }
 }

@@ -66,6 +66,16 @@ pub struct KvSample {
     pub by_dp: BTreeMap<DpRank, KvRank>,
 }
 
+impl KvSample {
+    /// The level of each rank that has one.
+    pub fn usage_by_dp(&self) -> BTreeMap<DpRank, f64> {
+        self.by_dp
+            .iter()
+            .filter_map(|(rank, one)| Some((*rank, one.kv_cache_usage?)))
+            .collect()
+    }
+}
+
 /// All samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KvSamples {
@@ -124,12 +134,9 @@ impl KvSamples {
     pub fn summary(&self) -> KvSummary {
         let mut levels: BTreeMap<DpRank, Vec<(f64, f64)>> = BTreeMap::new();
         for sample in &self.samples {
-            for (rank, one) in &sample.by_dp {
-                let levels = levels.entry(*rank).or_default();
-                levels.extend(
-                    one.kv_cache_usage
-                        .map(|use_| (sample.elapsed_seconds, use_)),
-                );
+            for (rank, level) in sample.usage_by_dp() {
+                let levels = levels.entry(rank).or_default();
+                levels.push((sample.elapsed_seconds, level));
             }
         }
         let all: Vec<f64> = levels.values().flatten().map(|(_, level)| *level).collect();

@@ -76,6 +76,8 @@ pub(crate) struct State {
     /// Everything is answered with this status and a body that repeats the
     /// credentials.
     pub(crate) refuses_key: bool,
+    /// Completions are answered with this status.
+    pub(crate) refuses_completions: Option<u16>,
     pub(crate) seen: Vec<Seen>,
     stale: (u32, String),
     requests: u32,
@@ -104,6 +106,7 @@ impl State {
             page: None,
             starts_bare: false,
             refuses_key: false,
+            refuses_completions: None,
             seen: Vec::new(),
             stale: (0, String::new()),
             requests: 0,
@@ -152,6 +155,9 @@ impl State {
     }
 
     fn complete(&mut self, seen: &Seen) -> (u16, String) {
+        if let Some(status) = self.refuses_completions {
+            return (status, json!({"error": {"message": "no"}}).to_string());
+        }
         let body: Value = serde_json::from_str(&seen.body).unwrap();
         if body["model"] != "m" {
             let message = format!("The model `{}` does not exist.", body["model"]);

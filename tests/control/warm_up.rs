@@ -96,11 +96,14 @@ async fn a_failed_item_ends_the_warm_up_with_its_name() {
     let server = Server::start(1).await;
     let mut session = session(&server, 1);
     session.precheck().await.unwrap();
-    server.state().refuses_key = true;
+    server.state().refuses_completions = Some(503);
     let error = session.warm_up(&items(1)).await.unwrap_err();
     assert_eq!(error.code, "WARMUP_FAILED");
     assert!(error.message.contains("group-0 on DP rank 0"), "{error}");
-    assert!(error.message.contains("UNAUTHORIZED"), "{error}");
+    assert!(
+        error.message.contains("503: no (SERVICE_REFUSED)"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

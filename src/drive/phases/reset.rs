@@ -145,6 +145,8 @@ impl Session {
             report.outcome = ResetOutcome::IsolatedBySalt;
             report.failure = Some(error);
         }
+        // Requests that held blocks have ended meanwhile.
+        self.refresh().await?;
         for one in sown {
             let canary = self.harvest(one).await?;
             report.canaries.push(canary);
@@ -159,6 +161,7 @@ impl Session {
         // More than two whole blocks, a word being at least one token.
         let words = self.safe_block().tokens() * 2 + 8;
         let mut sown = Vec::new();
+        self.refresh().await?;
         for rank in (0..self.client.settings().dp_size).map(DpRank) {
             let text = unique_text(&format!("canary-{rank}"), &self.options.nonce, words);
             let prompt = ControlPrompt::Text(text);

@@ -212,6 +212,13 @@ impl Session {
         }
     }
 
+    /// A reading of now, so that traffic of others up to here is behind.
+    pub(super) async fn refresh(&mut self) -> Result<Snapshot, PhaseError> {
+        let since = self.latest.clone();
+        let expected = self.sent.0.or(Some(0));
+        Ok(self.settled(since.as_ref(), expected).await?.snapshot)
+    }
+
     /// Sends one request and reads what the counters made of it.
     pub(super) async fn look(
         &mut self,

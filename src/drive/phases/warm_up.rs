@@ -76,7 +76,7 @@ impl Session {
         let started = Instant::now();
         let mut order: Vec<&WarmupItem> = items.iter().collect();
         order.sort_by_key(|item| (item.group_id, item.dp_rank));
-        self.in_sync().await?;
+        self.refresh().await?;
         let first = self.send_all(&order).await?;
         let before = self.in_sync().await?;
         let second = self.send_all(&order).await?;

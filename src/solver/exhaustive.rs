@@ -302,8 +302,8 @@ fn bounded_search_stays_close_to_the_optimum() {
     });
     let solved = share(&problems, |board| cold_schedule(board).0);
     println!("of {} problems:", problems.len());
-    println!("greedy {greedy:?}");
-    println!("as for 100,000 requests {narrow:?}");
+    println!("as for 100,000 requests: greedy {greedy:?}");
+    println!("as for 10,000 requests {narrow:?}");
     println!("as for few requests {solved:?}");
     assert_eq!(solved.optimal, problems.len());
     for bounded in [greedy, narrow] {

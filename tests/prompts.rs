@@ -214,6 +214,16 @@ fn characters_are_never_cut() {
     }
 }
 
+#[test]
+fn long_texts_without_spaces_serve_too() {
+    let tokenizer = load_tokenizer(&data("tiny-bytelevel.json"));
+    let long = "字".repeat(2000);
+    let corpus = corpus_of(&[&long, "语".repeat(900).as_str()]);
+    let plan = plan(SHAPE);
+    let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
+    check(&plan, &corpus, &*tokenizer, &built);
+}
+
 /// Case O-TOK-6, its last sentence.
 #[test]
 fn other_random_seeds_give_other_seed_tokens() {

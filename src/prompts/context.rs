@@ -7,6 +7,13 @@ use std::sync::Arc;
 use crate::prompts::PromptError;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
+/// Longest anchor, in bytes: it is encoded together with every text of which the
+/// tokens are asked.
+const ANCHOR_BYTES_MAX: usize = 64;
+
+/// Words of one kind that are tried as anchors.
+const ANCHORS_MAX: usize = 1000;
+
 /// Where a text stands in its prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -26,17 +33,24 @@ pub(super) struct Context {
 
 impl Context {
     /// Chooses the anchor among the words of `texts`: the first one of plain
-    /// letters that keeps its tokens when it follows itself, else the first of
-    /// any kind.
+    /// letters that keeps its tokens when it follows itself, else the first
+    /// short one of any kind, else the first character of one.
     pub(super) fn new<'a>(
         tokenizer: Arc<dyn Tokenizer>,
         texts: impl Iterator<Item = &'a str> + Clone,
     ) -> Result<Self, PromptError> {
+        let is_short = |word: &&str| word.len() <= ANCHOR_BYTES_MAX;
         let is_plain =
             |word: &&str| word.len() > 1 && word.bytes().all(|letter| letter.is_ascii_alphabetic());
         let words = texts.flat_map(str::split_whitespace);
-        let plain = words.clone().filter(is_plain);
-        for word in plain.chain(words) {
+        let short = words.clone().filter(is_short);
+        let plain = short.clone().filter(is_plain);
+        let first = words.filter_map(|word| word.split_inclusive(|_| true).next());
+        let candidates = plain
+            .take(ANCHORS_MAX)
+            .chain(short.take(ANCHORS_MAX))
+            .chain(first.take(ANCHORS_MAX));
+        for word in candidates {
             if let Some((anchor_ids, anchor_decoded)) = keeps_tokens(&*tokenizer, word)? {
                 return Ok(Self {
                     tokenizer,

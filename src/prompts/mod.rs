@@ -61,8 +61,8 @@ pub struct BuiltPrompt {
     /// The reference's name for the seed's digest; equal to `seed_sha256`.
     pub divergence_block_sha256: String,
     /// Digest of the first block after the shared prefix, as the server cuts
-    /// blocks (tokens that a special token in front moves into it included);
-    /// unique across the data set.
+    /// blocks, as a tuple of ids; special tokens that are in it are left out.
+    /// Unique across the data set.
     pub first_divergent_block_sha256: String,
 }
 

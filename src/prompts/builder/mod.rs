@@ -2,6 +2,8 @@
 //! not depend on the number of threads: all choices come from labelled streams,
 //! and whatever one request takes from the others is taken in send order.
 
+mod warmup;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,9 +20,9 @@ use crate::prompts::tokens;
 use crate::prompts::words::{WordIndex, Words};
 use crate::prompts::{BuiltPrompt, CanonicalPrefix, PromptError, WarmupPrompt, tuple_sha256};
 use crate::rng::{Seed, Stream};
-use crate::scenario::{CacheMode, Selection};
+use crate::scenario::Selection;
 use crate::tokenizer::Tokenizer;
-use crate::units::{DpRank, GroupIndex};
+use crate::units::GroupIndex;
 
 /// Prompts that are in memory at once. At 4,096 tokens one takes some 40 kB.
 const CHUNK: usize = 256;
@@ -175,62 +177,12 @@ impl<'a> Builder<'a> {
         (text, &canonical.prefix.ids[..shared])
     }
 
-    fn make_warmup(&mut self, seed: &Seed) -> Result<(), PromptError> {
-        if self.plan.mode != CacheMode::Warmup {
-            return Ok(());
-        }
-        for planned in &self.plan.groups {
-            for rank in (0..self.plan.dp_size).map(DpRank) {
-                let item = self.warmup_prompt(
-                    planned.group,
-                    rank,
-                    tokens(planned.max_shared_prefix_tokens),
-                    seed,
-                )?;
-                self.warmup.push(item);
-            }
-        }
-        Ok(())
-    }
-
-    fn warmup_prompt(
-        &mut self,
-        group: GroupIndex,
-        dp_rank: DpRank,
-        shared: usize,
-        seed: &Seed,
-    ) -> Result<WarmupPrompt, PromptError> {
-        let request_id = format!("warmup:{group}:{dp_rank}");
-        let mut stream = seed.stream(&request_id);
-        let mut position = 0;
-        for _ in 0..ATTEMPTS_MAX {
-            let mut registry = std::mem::replace(&mut self.registry, Registry::new(self.blocks));
-            let drawn = self.draw(&mut registry, group, shared, &mut stream, &request_id);
-            self.registry = registry;
-            let (text, ids) = self.join(group, shared, &drawn?, &Passage::default());
-            match self.context.prove(&text, &ids)? {
-                Ok(()) => {
-                    return Ok(WarmupPrompt {
-                        request_id,
-                        group,
-                        dp_rank,
-                        text,
-                        ids,
-                        shared_prefix_tokens: shared as u64,
-                    });
-                }
-                Err(mismatch) => position = mismatch.position,
-            }
-        }
-        Err(PromptError::NoRoundTrip {
-            name: request_id,
-            attempts: ATTEMPTS_MAX,
-            position,
-        })
+    fn take_registry(&mut self) -> Registry {
+        std::mem::replace(&mut self.registry, Registry::new(self.blocks))
     }
 
     fn draw_seeds(&mut self) -> Result<(), PromptError> {
-        let mut registry = std::mem::replace(&mut self.registry, Registry::new(self.blocks));
+        let mut registry = self.take_registry();
         let drawn: Result<Vec<_>, PromptError> = self
             .plan
             .requests
@@ -375,11 +327,7 @@ impl<'a> Builder<'a> {
                 Err(found) => mismatch = found,
             }
         }
-        Err(PromptError::NoRoundTrip {
-            name: request.request_id.clone(),
-            attempts: ATTEMPTS_MAX,
-            position: mismatch.position,
-        })
+        Err(no_round_trip(&request.request_id, mismatch))
     }
 }
 
@@ -390,6 +338,14 @@ impl<'a> Attempt<'a> {
             rotation: 0,
             natural: true,
         }
+    }
+}
+
+fn no_round_trip(name: &str, mismatch: Mismatch) -> PromptError {
+    PromptError::NoRoundTrip {
+        name: name.to_owned(),
+        attempts: ATTEMPTS_MAX,
+        position: mismatch.position,
     }
 }
 

@@ -4,6 +4,25 @@
 //! reader, and validation. The formats are the reference plugin's, byte for
 //! byte; what it does not know stands under one key `pcload`.
 //!
+//! # What stands under `pcload`
+//!
+//! | document | key | what it says |
+//! |---|---|---|
+//! | manifest | `format_version` | [`FORMAT_VERSION`] of the set |
+//! | | `config` | the effective `pcload` section of the scenario |
+//! | | `server_view` | ids of the tokens the server adds, and the theory with them |
+//! | | `solver` | hit total, reachable maximum and each lane's capacity, in blocks |
+//! | | `tokenizer_file_sha256` | digest of `tokenizer.json` |
+//! | | `length_values_sha256` | digest of lengths that are listed, in CSV files too |
+//! | | `warmup_token_ids` | ids of the warm-up prompts, where ids are sent |
+//! | row | `server_input_tokens`, `server_hit_tokens` | the row in the server's view |
+//! | | `first_divergent_block_sha256` | the block that no other prompt has |
+//! | | `prompt_token_ids` | ids of the prompt, where ids are sent |
+//! | analysis | all | the judgment of a run; made elsewhere |
+//!
+//! A manifest with status `incomplete` belongs to a set that is being written
+//! or whose writer died; the next `prepare` of the scenario replaces it.
+//!
 //! The room knows files and JSON. It refuses to know HTTP, and how prompts are
 //! made.
 

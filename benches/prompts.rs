@@ -62,6 +62,7 @@ fn cold_plan(requests: u32, input_tokens: u64) -> Plan {
             prefix_blocks: vec![shared / BLOCK; requests.len()],
             total_blocks: 0,
             max_blocks: 0,
+            ..Solution::default()
         },
         requests,
     }

@@ -75,6 +75,14 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Check a prepared set for changed, cut, reordered or inconsistent files.
     Validate(ValidateArgs),
+    /// Run the whole benchmark against a server.
+    Run(Box<RunArgs>),
+    /// Recompute actual hit rates from two saved metrics pages; sends nothing.
+    Analyze(AnalyzeArgs),
+    /// Serve a simulated vLLM with a real block-hash prefix cache.
+    Sim(Box<super::sim::SimArgs>),
+    /// See the whole benchmark on a simulated server; needs nothing else.
+    Demo(DemoArgs),
     /// Print a JSON Schema.
     Schema(SchemaArgs),
     /// Print completions for a shell.
@@ -113,6 +121,72 @@ pub struct ValidateArgs {
     /// is at hand, the token layout of every prompt.
     #[arg(long)]
     pub deep: bool,
+}
+
+/// Options of `run`.
+#[derive(Clone, Debug, Args)]
+#[command(group = clap::ArgGroup::new("source").required(true))]
+#[command(after_help = "Examples:
+  pcload run --scenario scenario.json
+  pcload run --scenario scenario.json --concurrency 16 --slo ttft=200ms,tpot=50ms
+  pcload run --manifest outputs/x_20260101_120000/result/x_20260101_120000.manifest.json")]
+pub struct RunArgs {
+    /// Scenario file (JSON); prepared first where that has not been done.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub scenario: Option<PathBuf>,
+    /// Manifest of a prepared set, whoever prepared it.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub manifest: Option<PathBuf>,
+    /// Load profile (TOML); wins over the scenario's `pcload.profile`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["concurrency", "rate"])]
+    pub profile: Option<PathBuf>,
+    /// Closed loop: this many requests in flight.
+    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..))]
+    pub concurrency: Option<u32>,
+    /// Open loop: this many requests per second, evenly spaced.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+    /// Objectives a request must meet to count as good, such as
+    /// `ttft=200ms,tpot=50ms,e2el=5s`. Exit status 1 when any request misses.
+    #[arg(long, value_name = "LIST")]
+    pub slo: Option<String>,
+    /// Exit with 1 when the verdict is `invalid`.
+    #[arg(long)]
+    pub strict: bool,
+    /// Worker threads of the load generator; chosen from the load when absent.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Option<u32>,
+    /// Longest silence of a stream before the request fails.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub idle_timeout: f64,
+    /// Longest time one request may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
+    pub request_timeout: f64,
+    /// Further percentiles for the latency table, such as `25,99.99`.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub percentiles: Vec<f64>,
+}
+
+/// Options of `analyze`.
+#[derive(Clone, Debug, Args)]
+pub struct AnalyzeArgs {
+    /// Manifest of the set.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: PathBuf,
+    /// Metrics page saved before the formal requests.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: PathBuf,
+    /// Metrics page saved after them.
+    #[arg(long, value_name = "FILE")]
+    pub after: PathBuf,
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Where to write; a fresh temporary directory when absent.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 /// Options of `schema`.

@@ -3,9 +3,11 @@
 use super::exit::{ErrorLine, Exit, Failure};
 use crate::artifacts::ArtifactError;
 use crate::corpus::CorpusError;
+use crate::engine::DifferenceError;
+use crate::plan::LoadPlanError;
 use crate::plan::PlanError;
 use crate::prompts::PromptError;
-use crate::scenario::Problems;
+use crate::scenario::{PROFILE_INVALID, Problems, ProfileError};
 use crate::tokenizer::TokenizerError;
 
 impl From<Problems> for Failure {
@@ -60,6 +62,44 @@ impl From<ArtifactError> for Failure {
         );
         let exit = if refused { Exit::World } else { Exit::Input };
         let failure = Self::new(exit, error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        match error {
+            ProfileError::Syntax(message) => Self::input(
+                PROFILE_INVALID,
+                format!("the profile is not valid TOML: {message}"),
+            ),
+            ProfileError::Problems(problems) => Self {
+                exit: Exit::Input,
+                lines: problems
+                    .into_iter()
+                    .map(|problem| ErrorLine {
+                        code: PROFILE_INVALID.to_owned(),
+                        message: format!("{}: {}", problem.path, problem.message),
+                        hints: problem.hint.into_iter().collect(),
+                    })
+                    .collect(),
+            },
+        }
+    }
+}
+
+impl From<LoadPlanError> for Failure {
+    fn from(error: LoadPlanError) -> Self {
+        Self::input(error.code(), error.to_string())
+    }
+}
+
+impl From<DifferenceError> for Failure {
+    fn from(error: DifferenceError) -> Self {
+        let failure = Self::input(error.code(), error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,

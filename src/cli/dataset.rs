@@ -13,17 +13,18 @@ use super::inputs::Materials;
 use super::output::Voice;
 use super::progress::Progress;
 use crate::artifacts::{
-    self, Claim, DataSet, Decision, Inputs, Purpose, SetFiles, SetWriter, Stamp, TokenizerFacts,
+    self, AddedTokens, Claim, DataSet, Decision, Inputs, Purpose, SetFiles, SetWriter, Stamp,
+    TokenizerFacts,
 };
 use crate::plan::{self, Plan};
 use crate::prompts::{Builder, Options};
-use crate::scenario::{Selection, SpecialTokens};
+use crate::scenario::Selection;
 use crate::theory::{self, Theory};
 use crate::tokenizer::Tokenizer;
 use crate::units::GroupIndex;
 
 /// A scenario's plan and theory, beside what they were made of.
-pub struct Planned {
+pub(super) struct Planned {
     /// Scenario, corpus, tokenizer.
     pub materials: Materials,
     /// The plan.
@@ -34,7 +35,7 @@ pub struct Planned {
 
 impl Planned {
     /// Plans the scenario of `materials`.
-    pub fn new(materials: Materials) -> Result<Self, Failure> {
+    pub(super) fn new(materials: Materials) -> Result<Self, Failure> {
         let plan = plan::build(&materials.scenario)?;
         let theory = theory::play(&plan);
         Ok(Self {
@@ -45,7 +46,7 @@ impl Planned {
     }
 
     /// Where `purpose` finds or makes its set.
-    pub fn decide(&self, purpose: Purpose) -> Result<Decision, Failure> {
+    pub(super) fn decide(&self, purpose: Purpose) -> Result<Decision, Failure> {
         let facts = TokenizerFacts::from(self.tokenizer().as_ref());
         let inputs = Inputs {
             corpus_sha256: self.materials.corpus.sha256(),
@@ -61,7 +62,7 @@ impl Planned {
     }
 
     /// The data set as the documents describe it.
-    pub fn data_set(&self) -> DataSet<'_> {
+    pub(super) fn data_set(&self) -> DataSet<'_> {
         DataSet::new(
             &self.materials.scenario,
             &self.plan,
@@ -72,7 +73,7 @@ impl Planned {
     }
 
     /// The builder of its prompts.
-    pub fn builder(&self) -> Result<Builder<'_>, Failure> {
+    pub(super) fn builder(&self) -> Result<Builder<'_>, Failure> {
         let scenario = &self.materials.scenario;
         let selection = |group: GroupIndex| -> &Selection {
             let overrides = &scenario.prefix_cache.groups.overrides;
@@ -81,24 +82,24 @@ impl Planned {
                 .and_then(|one| one.corpus_selection.as_ref())
                 .unwrap_or(&scenario.corpus.selection)
         };
-        let options = match scenario.pcload.add_special_tokens {
-            SpecialTokens::Auto | SpecialTokens::Add => Options::of(self.tokenizer().as_ref()),
-            SpecialTokens::Omit => Options {
-                server_prefix_tokens: 0,
-            },
+        let tokenizer = self.tokenizer();
+        let options = Options {
+            server_prefix_tokens: AddedTokens::new(&scenario.pcload, tokenizer.as_ref())
+                .front
+                .len(),
         };
         Ok(Builder::new(
             &self.plan,
             &self.materials.corpus,
             &selection,
-            self.tokenizer(),
+            tokenizer,
             &scenario.run.random_seed,
             options,
         )?)
     }
 
     /// Builds every prompt and writes the set into `claim`.
-    pub fn write(&self, claim: Claim, voice: Voice) -> Result<SetFiles, Failure> {
+    pub(super) fn write(&self, claim: Claim, voice: Voice) -> Result<SetFiles, Failure> {
         let data = self.data_set();
         let location = claim.location().clone();
         let incomplete = data.incomplete_manifest(&location);

@@ -12,20 +12,20 @@ use std::{env, fs, io};
 use super::exit::Failure;
 use crate::corpus::{self, Corpus};
 use crate::scenario::{self, Scenario};
-use crate::tokenizer::{self, HfTokenizer};
+use crate::tokenizer::{self, HfTokenizer, TokenizerError};
 
 /// Variable that stands in for `service.api_key`.
 const API_KEY_VARIABLE: &str = "PCLOAD_API_KEY";
 
 /// The key of the environment, if there is one.
-pub fn environment_api_key() -> Option<String> {
+pub(super) fn environment_api_key() -> Option<String> {
     env::var(API_KEY_VARIABLE)
         .ok()
         .filter(|key| !key.is_empty())
 }
 
 /// Reads and checks a scenario.
-pub fn scenario(path: &Path) -> Result<Scenario, Failure> {
+pub(super) fn scenario(path: &Path) -> Result<Scenario, Failure> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let bytes = fs::read(&path).map_err(|error| unreadable("scenario", &path, &error))?;
     let key = environment_api_key();
@@ -34,7 +34,7 @@ pub fn scenario(path: &Path) -> Result<Scenario, Failure> {
 }
 
 /// A file the user named that cannot be read.
-pub fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(super) fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::input(
         "FILE_UNREADABLE",
         format!("cannot read the {what} `{}`: {error}", path.display()),
@@ -47,7 +47,7 @@ pub fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A scenario with everything that prompts are made of.
-pub struct Materials {
+pub(super) struct Materials {
     /// The scenario.
     pub scenario: Scenario,
     /// Its corpus.
@@ -58,7 +58,7 @@ pub struct Materials {
 
 impl Materials {
     /// Loads what `scenario` names.
-    pub fn load(scenario: Scenario) -> Result<Self, Failure> {
+    pub(super) fn load(scenario: Scenario) -> Result<Self, Failure> {
         let corpus = corpus::load(&scenario.corpus.path, &scenario.corpus.field)?;
         let tokenizer = tokenizer(&scenario)?;
         Ok(Self {
@@ -70,7 +70,12 @@ impl Materials {
 }
 
 /// The tokenizer that `scenario` names.
-pub fn tokenizer(scenario: &Scenario) -> Result<Arc<HfTokenizer>, Failure> {
+pub(crate) fn tokenizer(scenario: &Scenario) -> Result<Arc<HfTokenizer>, Failure> {
+    Ok(load_tokenizer(scenario)?)
+}
+
+/// The same, with the tokenizer's own error.
+pub(crate) fn load_tokenizer(scenario: &Scenario) -> Result<Arc<HfTokenizer>, TokenizerError> {
     let config = &scenario.tokenizer;
     let loaded = tokenizer::load(&config.path, &config.base_dir, config.revision.as_deref())?;
     Ok(Arc::new(loaded))

@@ -15,7 +15,7 @@ use crate::artifacts::log::LogLayer;
 /// Starts logging: everything from `info` on into `file`, and onto stderr what
 /// the options ask for. `secrets` never get into either. The first call of the
 /// process wins.
-pub fn start(global: &Global, file: Option<&Path>, secrets: Vec<String>) {
+pub(super) fn start(global: &Global, file: Option<&Path>, secrets: Vec<String>) {
     let (log, refused) = LogLayer::open(file, secrets);
     let log = file.is_some().then(|| log.with_filter(LevelFilter::INFO));
     let level = match (global.quiet, global.verbose) {

@@ -1,9 +1,11 @@
 //! The command line: clap types, one file a command, the only printing, exit
 //! statuses. The only room that joins others.
 
+mod analyze;
 mod args;
 mod convert;
 mod dataset;
+mod demo;
 mod exit;
 mod inputs;
 mod inspect;
@@ -11,7 +13,9 @@ mod logging;
 mod output;
 mod prepare;
 mod progress;
+mod run;
 mod schema;
+mod sim;
 mod usage;
 mod validate;
 
@@ -47,6 +51,10 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Inspect(args) => inspect::run(args, global),
         Command::Prepare(args) => prepare::run(args, global),
         Command::Validate(args) => validate::run(args, global),
+        Command::Run(args) => run::run(args, global),
+        Command::Analyze(args) => analyze::run(args, global),
+        Command::Sim(args) => sim::run(args),
+        Command::Demo(args) => demo::run(args, global),
         Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => schema::completions(*shell),
     }

@@ -26,7 +26,7 @@ impl Voice {
 }
 
 /// Writes to stderr. There is no one left to tell when that fails.
-pub fn complain(text: &str) {
+pub(super) fn complain(text: &str) {
     drop(io::stderr().lock().write_all(text.as_bytes()));
 }
 
@@ -34,7 +34,7 @@ pub fn complain(text: &str) {
 ///
 /// # Errors
 /// When stdout cannot be written. A reader that has left (`| head`) is none.
-pub fn result(text: &str) -> io::Result<()> {
+pub(super) fn result(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())
@@ -46,19 +46,32 @@ pub fn result(text: &str) -> io::Result<()> {
 }
 
 /// [`result`], with a failure in the program's own form.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     result(text).map_err(|error| {
         Failure::world("STDOUT_FAILED", format!("cannot write to stdout: {error}"))
     })
 }
 
 /// Whether stderr may carry colors: a terminal, and `NO_COLOR` unset or empty.
-pub fn stderr_color() -> bool {
+pub(super) fn stderr_color() -> bool {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && io::stderr().is_terminal()
 }
 
 /// Whether stderr is a terminal.
-pub fn stderr_is_terminal() -> bool {
+pub(super) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
+}
+/// Columns to format for: `COLUMNS`, else the terminal's width, else 100.
+/// Bounded to 80..=120, the widths that reports are made for.
+pub(super) fn columns() -> u16 {
+    let stated = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.trim().parse::<u16>().ok());
+    let measured = || {
+        console::Term::stderr()
+            .size_checked()
+            .map(|(_, width)| width)
+    };
+    stated.or_else(measured).unwrap_or(100).clamp(80, 120)
 }

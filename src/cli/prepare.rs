@@ -10,7 +10,7 @@ use super::{logging, output};
 use crate::artifacts::{Decision, Purpose, pyjson};
 
 /// Runs the command.
-pub fn run(args: &PrepareArgs, global: &Global) -> Result<Exit, Failure> {
+pub(super) fn run(args: &PrepareArgs, global: &Global) -> Result<Exit, Failure> {
     let scenario = inputs::scenario(&args.scenario)?;
     super::note_all(&scenario, global.voice());
     let planned = Planned::new(Materials::load(scenario)?)?;

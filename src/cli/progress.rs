@@ -11,7 +11,7 @@ use super::output::{self, Voice};
 const PLAIN_PARTS: u64 = 4;
 
 /// Progress of one piece of work.
-pub struct Progress {
+pub(super) struct Progress {
     voice: Voice,
     what: &'static str,
     total: u64,
@@ -21,7 +21,7 @@ pub struct Progress {
 
 impl Progress {
     /// Progress towards `total` of `what`.
-    pub fn new(voice: Voice, what: &'static str, total: u64) -> Self {
+    pub(super) fn new(voice: Voice, what: &'static str, total: u64) -> Self {
         let bar = (!voice.quiet && output::stderr_is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {percent}%")
                 .expect("a constant template")
@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// Counts `count` more as done.
-    pub fn advance(&self, count: u64) {
+    pub(super) fn advance(&self, count: u64) {
         let before = self.done.get();
         let done = before + count;
         self.done.set(done);
@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Ends the bar.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

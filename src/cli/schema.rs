@@ -8,7 +8,7 @@ use super::output;
 use crate::scenario;
 
 /// Prints a JSON Schema.
-pub fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
     let schema = match args.kind {
         SchemaKind::Scenario => scenario::schema(),
     };
@@ -17,7 +17,7 @@ pub fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
 }
 
 /// Prints completions for a shell.
-pub fn completions(shell: clap_complete::Shell) -> Result<Exit, Failure> {
+pub(super) fn completions(shell: clap_complete::Shell) -> Result<Exit, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "pcload", &mut text);
     output::print(&String::from_utf8_lossy(&text))?;

@@ -7,7 +7,7 @@ use super::exit::{Exit, Failure};
 use super::output;
 
 /// Ends the program on what clap did not take for a command.
-pub fn end(error: &clap::Error) -> std::process::ExitCode {
+pub(super) fn end(error: &clap::Error) -> std::process::ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             match output::result(&error.render().to_string()) {

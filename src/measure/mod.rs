@@ -2,6 +2,7 @@
 //! heard of HTTP: it is given stamps and facts, whoever took them.
 
 mod derive;
+mod logs;
 mod record;
 mod recorder;
 
@@ -11,6 +12,7 @@ mod derive_tests;
 pub(crate) mod sample;
 
 pub use derive::{Derived, TokenSource, derive, gaps};
+pub use logs::interval_logs;
 pub use record::{
     Attempt, Failure, FailureKind, Outcome, RequestRecord, StatsPhase, TimestampSource, Usage,
 };

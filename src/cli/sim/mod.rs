@@ -10,7 +10,7 @@ mod faults;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,12 @@ use clap::{Args, ValueEnum};
 use faults::FaultArgs;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::demo;
+use super::exit::{Exit, Failure};
 use crate::sim::{
     Answers, Config, CostModel, External, Hybrid, LookupCounting, Pace, Release, Server,
 };
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{self, Tokenizer};
 use crate::units::BlockSize;
 
 /// Serve a simulated vLLM until interrupted.
@@ -345,8 +347,29 @@ fn millis(value: f64) -> anyhow::Result<Duration> {
 }
 
 /// Serves until SIGINT or SIGTERM.
-pub async fn run(args: SimArgs, tokenizer: Arc<dyn Tokenizer>) -> anyhow::Result<()> {
-    let config = args.config()?;
+pub(super) fn run(args: &SimArgs) -> Result<Exit, Failure> {
+    let config = args
+        .config()
+        .map_err(|error| Failure::input("SIM_OPTION", format!("{error:#}")))?;
+    let tokenizer: Arc<dyn Tokenizer> = match &args.tokenizer {
+        Some(name) => Arc::new(tokenizer::load(name, Path::new("."), None)?),
+        None => demo::embedded_tokenizer()?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    runtime
+        .block_on(serve(args, config, tokenizer))
+        .map_err(|error| Failure::world("SIM_FAILED", format!("{error:#}")))?;
+    Ok(Exit::Done)
+}
+
+async fn serve(
+    args: &SimArgs,
+    config: Config,
+    tokenizer: Arc<dyn Tokenizer>,
+) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let server = Server::start(config, tokenizer).await?;

@@ -1,0 +1,114 @@
+//! The live view of the formal phase: one line that is drawn again on a
+//! terminal, a plain line every few seconds elsewhere, nothing when quiet. It
+//! only reads counters.
+
+#![allow(clippy::disallowed_methods, reason = "edge: a timer draws the view")]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::output::{self, Voice};
+use crate::drive::progress::Progress;
+use crate::units::ratio;
+
+/// Between two drawings on a terminal.
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Between two plain lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A view that is drawn in its own task.
+pub(super) struct Live {
+    task: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Live {
+    /// Starts drawing `progress`.
+    pub(super) fn start(voice: Voice, progress: Arc<Progress>) -> Self {
+        let stop = CancellationToken::new();
+        let mut task = JoinSet::new();
+        if !voice.quiet {
+            task.spawn(draw(voice, progress, stop.clone()));
+        }
+        Self { task, stop }
+    }
+
+    /// Draws the last state and stops.
+    pub(super) async fn stop(mut self) {
+        self.stop.cancel();
+        while self.task.join_next().await.is_some() {}
+    }
+}
+
+async fn draw(voice: Voice, progress: Arc<Progress>, stop: CancellationToken) {
+    let started = Instant::now();
+    let bar = output::stderr_is_terminal().then(|| {
+        let style = ProgressStyle::with_template("[{bar:20}] {msg}")
+            .expect("a constant template")
+            .progress_chars("#>-");
+        ProgressBar::new(1).with_style(style)
+    });
+    let interval = if bar.is_some() {
+        DRAW_INTERVAL
+    } else {
+        LINE_INTERVAL
+    };
+    loop {
+        let stopped = tokio::time::timeout(interval, stop.cancelled())
+            .await
+            .is_ok();
+        let line = line(&progress, started.elapsed());
+        match &bar {
+            Some(bar) => {
+                let view = progress.view();
+                bar.set_length(view.total.max(1));
+                bar.set_position(view.done);
+                bar.set_message(line.clone());
+            }
+            None => voice.say(&line),
+        }
+        if stopped {
+            if let Some(bar) = &bar {
+                bar.finish_and_clear();
+                voice.say(&line);
+            }
+            return;
+        }
+    }
+}
+
+/// The state of the run in one line of at most 100 columns.
+fn line(progress: &Progress, elapsed: Duration) -> String {
+    let view = progress.view();
+    let seconds = elapsed.as_secs_f64().max(1e-3);
+    let mut line = format!(
+        "{}/{} done, {} in flight, {:.1} req/s, {:.0} tok/s",
+        view.done,
+        view.total,
+        view.in_flight(),
+        view.done as f64 / seconds,
+        view.output_tokens as f64 / seconds,
+    );
+    let quantiles = (progress.ttft_ms(0.5), progress.ttft_ms(0.99));
+    if let (Some(middle), Some(high)) = quantiles {
+        let _infallible = write!(line, ", TTFT {middle:.0}/{high:.0} ms");
+    }
+    if let Some(rate) = ratio(view.cached_tokens, view.prompt_tokens) {
+        let _infallible = write!(line, ", hit {:.1} %", rate * 100.0);
+    }
+    if view.failed > 0 {
+        let _infallible = write!(line, ", {} failed", view.failed);
+    }
+    if view.done > 0 && view.done < view.total {
+        let left = seconds / view.done as f64 * (view.total - view.done) as f64;
+        let _infallible = write!(line, ", {left:.0} s left");
+    }
+    line
+}

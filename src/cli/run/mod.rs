@@ -1,0 +1,172 @@
+//! `pcload run`: the whole online sequence on one prepared set. This file tells
+//! the story; the rest of the folder knows the details.
+//!
+//! precheck → reset → warm-up → baseline → formal → after → analysis. Whatever
+//! stops the story after the formal phase has begun, what was measured is
+//! written first.
+
+mod interrupt;
+mod judge;
+mod live;
+mod requests;
+mod sequence;
+mod settings;
+mod show;
+
+use std::path::Path;
+
+use super::args::{Global, RunArgs};
+use super::dataset::Planned;
+use super::exit::{Exit, Failure};
+use super::inputs::{self, Materials};
+use super::{logging, output};
+use crate::analyze::{Analysis, Verdict};
+use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
+use crate::scenario::{self, ManifestPurpose, ManifestScenario, Scenario};
+
+pub(super) use settings::LoadChoice;
+
+/// Runs the command.
+pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
+    let (set, scenario) = match (&args.scenario, &args.manifest) {
+        (Some(scenario), _) => from_scenario(scenario, global)?,
+        (None, Some(manifest)) => from_manifest(manifest, global)?,
+        (None, None) => unreachable!("clap asks for one of the two"),
+    };
+    artifacts::validate(set.path())?;
+    let choice = LoadChoice::from_args(args)?;
+    let finished = execute(&set, &scenario, &choice, global)?;
+    output::print(&(pyjson::indented(&finished.document) + "\n"))?;
+    Ok(finished.exit(args.strict))
+}
+
+/// A run that came to its end, well or not.
+pub(super) struct Finished {
+    /// What was written as `analysis.json`.
+    pub document: serde_json::Value,
+    /// The judgment in it.
+    pub analysis: Analysis,
+    /// Where the run's files are.
+    pub directory: RunDirectory,
+    /// What went wrong after the formal phase had begun.
+    pub failure: Option<Failure>,
+}
+
+impl Finished {
+    /// The exit status of the command: what went wrong first, then whether the
+    /// answer is no.
+    pub(super) fn exit(&self, strict: bool) -> Exit {
+        if let Some(failure) = &self.failure {
+            output::complain(&failure.render());
+            return failure.exit;
+        }
+        let missed = self
+            .analysis
+            .goodput
+            .as_ref()
+            .is_some_and(|goodput| goodput.met_ratio.is_some_and(|ratio| ratio < 1.0));
+        if missed || (strict && self.analysis.verdict == Verdict::Invalid) {
+            Exit::No
+        } else {
+            Exit::Done
+        }
+    }
+}
+
+/// Runs `set` against the service of `scenario`, and judges what came back.
+pub(super) fn execute(
+    set: &PreparedSet,
+    scenario: &Scenario,
+    choice: &LoadChoice,
+    global: &Global,
+) -> Result<Finished, Failure> {
+    let voice = global.voice();
+    let rows = set.load_rows()?;
+    let settings = settings::Settings::new(set, scenario, &rows, choice)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let story = sequence::Sequence {
+        set,
+        scenario,
+        settings: &settings,
+        rows: &rows,
+        voice,
+    };
+    let told = runtime.block_on(story.tell());
+    // A scrape that hangs must not keep the program from ending.
+    runtime.shutdown_background();
+    let finished = judge::judge(&story, told?, choice)?;
+    show::show(&finished, voice)?;
+    Ok(finished)
+}
+
+/// The set of a scenario: an equal one that is there, else a new one.
+fn from_scenario(path: &Path, global: &Global) -> Result<(PreparedSet, Scenario), Failure> {
+    let scenario = inputs::scenario(path)?;
+    super::note_all(&scenario, global.voice());
+    prepared(scenario, global)
+}
+
+/// The prepared set of `scenario`, made where it is not there.
+pub(super) fn prepared(
+    scenario: Scenario,
+    global: &Global,
+) -> Result<(PreparedSet, Scenario), Failure> {
+    let overwrite = scenario.run.overwrite;
+    let planned = Planned::new(Materials::load(scenario)?)?;
+    let secrets = super::secrets(&planned.materials.scenario);
+    let manifest = match planned.decide(Purpose::Run { overwrite })? {
+        Decision::Reuse(manifest) => {
+            let set = PreparedSet::open(&manifest)?;
+            logging::start(global, set.log_path("run").as_deref(), secrets);
+            global
+                .voice()
+                .say(&format!("using the prepared set {}", manifest.display()));
+            manifest
+        }
+        Decision::Prepare { claim, changed } => {
+            logging::start(global, Some(&claim.location().log("run")), secrets);
+            for change in changed {
+                global.voice().say(&format!("not used again: {change}"));
+            }
+            planned.write(claim, global.voice())?.manifest
+        }
+    };
+    let set = PreparedSet::open(&manifest)?;
+    Ok((set, planned.materials.scenario))
+}
+
+/// A prepared set by its manifest, whoever made it.
+fn from_manifest(path: &Path, global: &Global) -> Result<(PreparedSet, Scenario), Failure> {
+    let set = PreparedSet::open(path)?;
+    let scenario = scenario_of(&set, ManifestPurpose::Run)?;
+    logging::start(
+        global,
+        set.log_path("run").as_deref(),
+        super::secrets(&scenario),
+    );
+    Ok((set, scenario))
+}
+
+/// The scenario as a manifest has it.
+pub(super) fn scenario_of(
+    set: &PreparedSet,
+    purpose: ManifestPurpose,
+) -> Result<Scenario, Failure> {
+    let manifest = set.manifest();
+    let text = |field: &str| manifest[field].as_str().unwrap_or_default();
+    let extension = set.extension();
+    let pcload = extension.get("config").filter(|config| config.is_object());
+    let source = ManifestScenario {
+        effective_config: set.effective_config(),
+        pcload,
+        scenario_path: Path::new(text("scenario_path")),
+        scenario_sha256: text("scenario_sha256"),
+        purpose,
+    };
+    let key = inputs::environment_api_key();
+    Ok(scenario::from_manifest(source, key.as_deref())?)
+}

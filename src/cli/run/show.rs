@@ -1,0 +1,24 @@
+//! The result for people: tables on stderr, and where the files are.
+
+use crate::cli::exit::Failure;
+use crate::cli::output::{self, Voice};
+use crate::report::{self, TerminalOptions};
+
+use super::Finished;
+
+/// Shows a finished run.
+pub(super) fn show(finished: &Finished, voice: Voice) -> Result<(), Failure> {
+    if voice.quiet {
+        return Ok(());
+    }
+    let options = TerminalOptions {
+        width: output::columns(),
+        color: output::stderr_color(),
+    };
+    let mut tables = Vec::new();
+    report::terminal(&finished.analysis, options, &mut tables)
+        .map_err(|error| Failure::world("REPORT_FAILED", error.to_string()))?;
+    output::complain(&String::from_utf8_lossy(&tables));
+    voice.say(&format!("files: {}", finished.directory.path().display()));
+    Ok(())
+}

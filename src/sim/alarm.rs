@@ -13,6 +13,11 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+/// Shortest sleep of the kernel timer. What falls due within it is late by up
+/// to as much, and leaves in one go: setting a timer for each of 100,000
+/// tokens a second would cost more than sending them.
+const SHORTEST: Duration = Duration::from_micros(50);
+
 /// A timer that can be set again and again.
 pub(super) enum Alarm {
     /// Milliseconds, any clock.
@@ -54,7 +59,7 @@ impl Alarm {
         if left.is_zero() {
             return;
         }
-        if ring(timer, left).await.is_err() {
+        if ring(timer, left.max(SHORTEST)).await.is_err() {
             *self = Self::Tokio;
             tokio::time::sleep_until(moment).await;
         }

@@ -48,6 +48,8 @@ pub(super) enum ReplyBody {
     Whole(Option<Bytes>),
     /// Events.
     Stream(Box<StreamBody>),
+    /// Events that were known from the start.
+    Canned(VecDeque<Bytes>),
 }
 
 /// Marks a connection for a reset instead of an orderly close.
@@ -230,6 +232,9 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Canned(events) => {
+                Poll::Ready(events.pop_front().map(|event| Ok(Frame::data(event))))
+            }
             Self::Stream(stream) => stream
                 .poll_chunk(context)
                 .map(|chunk| chunk.map(|chunk| chunk.map(Frame::data))),
@@ -245,7 +250,7 @@ impl Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Stream(_) => SizeHint::new(),
+            Self::Stream(_) | Self::Canned(_) => SizeHint::new(),
         }
     }
 }

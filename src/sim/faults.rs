@@ -30,6 +30,9 @@ pub struct Faults {
     pub unavailable: f64,
     /// `Retry-After` of those answers, in whole seconds.
     pub retry_after: Option<Duration>,
+    /// Share of streams that begin with 200 and then say, as their only event,
+    /// that the server is busy.
+    pub busy_stream: f64,
     /// Share of streams that end in an error event after some tokens.
     pub error_event: f64,
     /// Share of streams that fall silent, socket open, after some tokens.
@@ -62,6 +65,7 @@ impl Faults {
         let shares = [
             ("too_many_requests", self.too_many_requests),
             ("unavailable", self.unavailable),
+            ("busy_stream", self.busy_stream),
             ("error_event", self.error_event),
             ("stall", self.stall),
             ("cut_stream", self.cut_stream),

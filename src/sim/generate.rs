@@ -23,6 +23,7 @@ use crate::sim::http::{Answer, Asked};
 use crate::sim::mishap::{Bender, Fate, fate};
 use crate::sim::prepare::{Started, rank_of, start};
 use crate::sim::refusal::Refusal;
+use crate::sim::reply::DONE;
 use crate::sim::truth::Row;
 use crate::sim::wire::{self, Wanted};
 
@@ -66,6 +67,10 @@ pub(super) async fn generate(
         None => format!("{kind}-{:016x}", unique(shared, number)),
     };
     let stream = wanted.stream;
+    if stream && fate.busy_stream {
+        let event = Refusal::busy().event();
+        return Ok(Answer::canned([event, DONE.to_owned()]));
+    }
     let large = body.len() > INLINE_BYTES_MAX;
     let begin = {
         let shared = Arc::clone(shared);

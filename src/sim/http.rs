@@ -6,6 +6,7 @@
     reason = "edge: bounds the wait for a body"
 )]
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,6 +131,7 @@ enum AnswerBody {
     Whole(Bytes),
     /// The stream records its exchange itself, when it ends.
     Stream(Box<StreamBody>),
+    Canned(VecDeque<Bytes>),
 }
 
 impl Answer {
@@ -145,13 +147,24 @@ impl Answer {
 
     /// A stream of events.
     pub(super) fn stream(stream: Box<StreamBody>) -> Self {
+        Self::events(AnswerBody::Stream(stream))
+    }
+
+    /// A stream whose events are known.
+    pub(super) fn canned(events: impl IntoIterator<Item = String>) -> Self {
+        Self::events(AnswerBody::Canned(
+            events.into_iter().map(Bytes::from).collect(),
+        ))
+    }
+
+    fn events(body: AnswerBody) -> Self {
         Self {
             status: 200,
             content_type: Some(EVENTS),
             retry_after: None,
             allow: None,
             deep: false,
-            body: AnswerBody::Stream(stream),
+            body,
         }
     }
 
@@ -304,14 +317,21 @@ fn respond(
     handler: &'static str,
     answer: Answer,
 ) -> Response<ReplyBody> {
+    let record = |bytes: usize| {
+        let mut exchange = asked.exchange(handler, answer.status);
+        exchange.response_bytes = bytes as u64;
+        exchange.ended = shared.wall();
+        exchange.seconds = exchange.ended - asked.began;
+        shared.record(exchange);
+    };
     let body = match answer.body {
         AnswerBody::Whole(bytes) => {
-            let mut exchange = asked.exchange(handler, answer.status);
-            exchange.response_bytes = bytes.len() as u64;
-            exchange.ended = shared.wall();
-            exchange.seconds = exchange.ended - asked.began;
-            shared.record(exchange);
+            record(bytes.len());
             ReplyBody::Whole(Some(bytes))
+        }
+        AnswerBody::Canned(events) => {
+            record(0);
+            ReplyBody::Canned(events)
         }
         AnswerBody::Stream(stream) => ReplyBody::Stream(stream),
     };

@@ -28,6 +28,8 @@ pub(super) enum Break {
 pub(super) struct Fate {
     /// Status it is refused with.
     pub(super) refused: Option<u16>,
+    /// Its stream says nothing but that the server is busy.
+    pub(super) busy_stream: bool,
     /// How its stream breaks, and after how many token events.
     pub(super) breaks: Option<(Break, u64)>,
 }
@@ -37,6 +39,7 @@ pub(super) fn fate(faults: &Faults, seed: &Seed, number: u64) -> Fate {
     let shares = [
         faults.too_many_requests,
         faults.unavailable,
+        faults.busy_stream,
         faults.error_event,
         faults.stall,
         faults.cut_stream,
@@ -47,7 +50,8 @@ pub(super) fn fate(faults: &Faults, seed: &Seed, number: u64) -> Fate {
     }
     let mut stream = seed.stream(&format!("sim/fate/{number}"));
     // Every share draws, so that one option does not shift another's draws.
-    let [many, unavailable, error, stall, cut, reset] = shares.map(|share| stream.unit() < share);
+    let [many, unavailable, busy_stream, error, stall, cut, reset] =
+        shares.map(|share| stream.unit() < share);
     let after = stream.between(1, EVENTS_BEFORE_MAX);
     let refused = match (many, unavailable) {
         (true, _) => Some(429),
@@ -63,6 +67,7 @@ pub(super) fn fate(faults: &Faults, seed: &Seed, number: u64) -> Fate {
     let breaks = breaks.into_iter().find(|(drawn, _)| *drawn);
     Fate {
         refused,
+        busy_stream,
         breaks: breaks.map(|(_, kind)| (kind, after)),
     }
 }

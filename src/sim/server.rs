@@ -214,6 +214,9 @@ async fn serve<S>(
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(idle)
+        // One buffer instead of a list of slices: a flood of small events
+        // costs a third of the CPU.
+        .writev(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     // An error here is a client that left or a stream broken on purpose.

@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pcload::sim::{Config, Pace, Release, Server};
+use pcload::sim::{Config, Release, Server};
 use pcload::units::BlockSize;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::wire::{Answer, completion, post, send_with, server, steady};
+use crate::wire::{Answer, completion, send_with, server, steady};
 
 pub(crate) fn data(release: Release) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -37,7 +37,7 @@ pub(crate) fn config(release: Release) -> Config {
     }
 }
 
-fn recorded(release: Release, name: &str) -> Answer {
+pub(crate) fn recorded(release: Release, name: &str) -> Answer {
     let path = data(release).join(format!("{name}.http"));
     Answer::parse(&std::fs::read(&path).unwrap_or_else(|_| panic!("{}", path.display())))
 }
@@ -47,7 +47,7 @@ pub(crate) fn request(release: Release, name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-async fn replay(server: &Server, release: Release, name: &str) -> Answer {
+pub(crate) async fn replay(server: &Server, release: Release, name: &str) -> Answer {
     let asked = request(release, name);
     let headers: Vec<(&str, &str)> = asked["headers"]
         .as_object()
@@ -77,7 +77,7 @@ async fn replay(server: &Server, release: Release, name: &str) -> Answer {
     .await
 }
 
-fn check_head(name: &str, ours: &Answer, theirs: &Answer) {
+pub(crate) fn check_head(name: &str, ours: &Answer, theirs: &Answer) {
     assert_eq!(ours.status, theirs.status, "{name}");
     let names = |answer: &Answer| {
         let mut names: Vec<String> = answer
@@ -169,7 +169,7 @@ fn events_of(answer: &Answer, index: Option<u64>) -> Vec<(Vec<String>, Value)> {
         .collect()
 }
 
-fn check_stream(name: &str, ours: &Answer, theirs: &Answer) {
+pub(crate) fn check_stream(name: &str, ours: &Answer, theirs: &Answer) {
     for answer in [ours, theirs] {
         assert!(answer.complete, "{name}");
         assert_eq!(answer.chunks.last().unwrap(), b"data: [DONE]\n\n", "{name}");
@@ -362,81 +362,4 @@ async fn a_busy_server_refuses_its_reset_as_recorded() {
         assert_eq!(ours.text(), theirs.text());
         server.shutdown().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn other_servers_answer_as_recorded() {
-    let release = Release::V0_32;
-    let without = server(Config {
-        dev_mode: false,
-        ..config(release)
-    })
-    .await;
-    for name in ["nodev.reset_prefix_cache", "nodev.server_info"] {
-        let (ours, theirs) = (
-            replay(&without, release, name).await,
-            recorded(release, name),
-        );
-        check_head(name, &ours, &theirs);
-        assert_eq!(ours.text(), theirs.text());
-    }
-    without.shutdown().await;
-    let two = server(Config {
-        ranks: 2,
-        ..config(release)
-    })
-    .await;
-    for name in ["dp2.error.bad_rank", "dp2.reset_prefix_cache.idle"] {
-        let (ours, theirs) = (replay(&two, release, name).await, recorded(release, name));
-        check_head(name, &ours, &theirs);
-        assert_eq!(ours.text(), theirs.text());
-    }
-    two.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_interval_of_four_puts_four_tokens_in_an_event() {
-    let release = Release::V0_32;
-    let server = server(Config {
-        stream_interval: 4,
-        ..config(release)
-    })
-    .await;
-    let theirs = recorded(release, "completion.stream.interval4");
-    let ids = &theirs.events()[0]["choices"][0]["prompt_token_ids"];
-    let ids: Vec<u32> = serde_json::from_value(ids.clone()).unwrap();
-    let more = json!({"model": "tiny", "stream": true, "return_token_ids": true,
-        "stream_options": {"include_usage": true}});
-    let ours = post(&server, "/v1/completions", &completion(&ids, 30, more)).await;
-    let counts = |answer: &Answer| {
-        let count = |event: &Value| event["choices"][0]["token_ids"].as_array().map(Vec::len);
-        answer.events().iter().map(count).collect::<Vec<_>>()
-    };
-    assert_eq!(counts(&ours), counts(&theirs));
-    check_stream("interval4", &ours, &theirs);
-    server.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_queue_is_refused_as_recorded() {
-    let release = Release::V0_32;
-    let server = server(Config {
-        max_queued_requests: Some(0),
-        pace: Pace::Flood,
-        ..config(release)
-    })
-    .await;
-    let ours = post(
-        &server,
-        "/v1/completions",
-        &completion(&[1], 1, json!({"model": "tiny"})),
-    )
-    .await;
-    let theirs = recorded(release, "error.queue_full");
-    assert_eq!((ours.status, ours.text()), (theirs.status, theirs.text()));
-    let page = crate::wire::get(&server, "/metrics").await;
-    let rejected =
-        "vllm:admission_rejections_total{model_name=\"tiny\",reason=\"max_num_queued_reqs\"} 1.0";
-    assert!(page.text().contains(rejected));
-    server.shutdown().await;
 }

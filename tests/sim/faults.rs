@@ -192,6 +192,9 @@ async fn a_stream_ends_in_an_error_event() {
     assert_eq!((answer.status, answer.complete), (200, true));
     let events = answer.events();
     assert_eq!(events.last().unwrap()["error"]["code"], 500);
+    // As recorded when the engine process was killed.
+    let died = "data: {\"error\": {\"message\": \"EngineCore encountered an issue. See stack trace (above) for the root cause.\", \"type\": \"InternalServerError\", \"param\": null, \"code\": 500}}\n\n";
+    assert_eq!(answer.chunks[answer.chunks.len() - 2], died.as_bytes());
     assert!((2..=9).contains(&events.len()));
     assert!(answer.text().ends_with("data: [DONE]\n\n"));
     let usage = "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"sim\"}";

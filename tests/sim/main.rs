@@ -8,6 +8,7 @@
     reason = "edge: a test has a clock (paused) and fails by panicking"
 )]
 
+mod by_hand;
 mod conformance;
 mod counters;
 mod faults;

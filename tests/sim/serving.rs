@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use pcload::sim::{Config, Pace};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::wire::{cached, completion, ids, metric, post, server, steady, with_usage};
+use crate::wire::{
+    Answer, cached, completion, ids, metric, post, send_with, server, steady, with_usage,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_takes_one_step_a_token() {
@@ -186,4 +188,113 @@ async fn comments_come_before_the_first_token_when_asked_for() {
     assert_eq!(comments, 3);
     assert_eq!(answer.events().len(), 3);
     server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_request_ends_with_its_client_as_well() {
+    let server = server(Config {
+        pace: steady(),
+        ..Config::default()
+    })
+    .await;
+    let mut stream = server.connect();
+    let body = completion(&ids(0, 1_000), 1_000, json!({})).to_string();
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: s\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let running = "vllm:num_requests_running{engine=\"0\",model_name=\"sim\"}";
+    assert!((metric(&server, running).await - 1.0).abs() < 1e-12);
+    drop(stream);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(metric(&server, running).await.abs() < 1e-12);
+    server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_ends_streams_with_abort() {
+    let server = server(Config {
+        pace: steady(),
+        ..Config::default()
+    })
+    .await;
+    let body = completion(&ids(0, 100), 1_000, with_usage());
+    let (answer, _) = tokio::join!(post(&server, "/v1/completions", &body), async {
+        tokio::time::sleep(Duration::from_millis(105)).await;
+        post(&server, "/abort_requests", &json!({})).await
+    });
+    let events = answer.events();
+    let last = &events[events.len() - 2]["choices"][0];
+    assert_eq!(
+        (&last["finish_reason"], &last["text"]),
+        (&json!("abort"), &json!(""))
+    );
+    let usage = &events[events.len() - 1]["usage"];
+    assert_eq!(usage["completion_tokens"], 10);
+    assert!(answer.text().ends_with("data: [DONE]\n\n"));
+    server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_finds_several_tokens_in_an_event() {
+    let server = server(Config {
+        pace: steady(),
+        ..Config::default()
+    })
+    .await;
+    let mut stream = server.connect();
+    // More events than fit into the pipe before anybody reads.
+    let body = completion(&ids(0, 10), 2_000, with_usage()).to_string();
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: s\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    let answer = Answer::parse(&all);
+    let events = answer.events();
+    assert_eq!(events.last().unwrap()["usage"]["completion_tokens"], 2_000);
+    assert!(events.len() < 1_990, "{} events", events.len());
+    server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_truth_log_says_when_each_event_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("truth.jsonl");
+    let server = server(Config {
+        pace: Pace::Flood,
+        truth_log: Some(path.clone()),
+        ..Config::default()
+    })
+    .await;
+    let body = completion(&ids(0, 100), 5, with_usage()).to_string();
+    let headers = [("X-Request-Id", "mine")];
+    let answer = send_with(
+        &server,
+        "POST",
+        "/v1/completions",
+        &headers,
+        body.as_bytes(),
+    )
+    .await;
+    assert_eq!(answer.events()[0]["id"], "cmpl-mine");
+    server.shutdown().await;
+    let rows = std::fs::read_to_string(path).unwrap();
+    let row: Value = serde_json::from_str(rows.trim()).unwrap();
+    assert_eq!(
+        (&row["rid"], &row["id"]),
+        (&json!("mine"), &json!("cmpl-mine"))
+    );
+    let sends: Vec<u64> = serde_json::from_value(row["sends_ns"].clone()).unwrap();
+    assert_eq!(sends.len(), 5);
+    assert!(sends.is_sorted() && sends[0] >= row["recv_ns"].as_u64().unwrap());
+    assert_eq!(
+        (&row["completion_tokens"], &row["complete"]),
+        (&json!(5), &json!(true))
+    );
 }

@@ -45,6 +45,13 @@ pub(super) struct FaultArgs {
     /// `Retry-After` of those answers, in seconds.
     #[arg(long = "fault-retry-after", value_name = "S")]
     retry_after: Option<u64>,
+    /// Share of streams that say nothing but that the server is busy.
+    #[arg(
+        long = "fault-busy-stream",
+        default_value_t = 0.0,
+        value_name = "SHARE"
+    )]
+    busy_stream: f64,
     /// Share of streams with an error event after some tokens.
     #[arg(
         long = "fault-error-event",
@@ -105,6 +112,7 @@ impl FaultArgs {
             too_many_requests: self.too_many_requests,
             unavailable: self.unavailable,
             retry_after: self.retry_after.map(Duration::from_secs),
+            busy_stream: self.busy_stream,
             error_event: self.error_event,
             stall: self.stall,
             cut_stream: self.cut_stream,

@@ -214,7 +214,8 @@ impl Rank {
             self.lookup(hashes)
         };
         let first = sequence.admitted.is_none();
-        if self.rules.every_lookup {
+        let counts = first || self.rules.count_preempted;
+        if counts && self.rules.every_lookup {
             self.count_lookup(&sequence, found);
         }
         let hit = (found.local + found.external) as u64 * block.tokens();
@@ -224,7 +225,7 @@ impl Rank {
             self.sequences[slot] = Some(sequence);
             return false;
         };
-        if !self.rules.every_lookup && (first || self.rules.count_preempted) {
+        if counts && !self.rules.every_lookup {
             self.count_lookup(&sequence, found);
         }
         if first {

@@ -1,13 +1,18 @@
 //! The model that answers. The rule: when the last user message asks for the
-//! *pass phrase* (or *passphrase*), the answer is what follows the last "pass
-//! phrase is" of the messages before it (or of the message itself), up to the
-//! end of the sentence. It knows text only, neither cache nor tokens.
+//! *pass phrase* (or *passphrase*; its last mention is not "the pass phrase
+//! is …"), the answer is what follows the last "pass phrase is" of that
+//! message or of those before it, up to the end of the sentence. It knows text
+//! only, neither cache nor tokens.
 
 /// Phrase of a prompt, if its last message asks for one and it holds one.
 pub(super) fn asked(messages: &[(String, String)]) -> Option<String> {
     let (_, question) = messages.iter().rev().find(|(role, _)| role == "user")?;
-    let asks = lower(question);
-    if !asks.contains("pass phrase") && !asks.contains("passphrase") {
+    let question = lower(question);
+    let after = ["pass phrase", "passphrase"]
+        .iter()
+        .filter_map(|name| question.rfind(name).map(|at| at + name.len()))
+        .max()?;
+    if question[after..].starts_with(" is") {
         return None;
     }
     messages
@@ -72,7 +77,9 @@ mod tests {
     #[test]
     fn the_phrase_is_found_wherever_it_stands() {
         let document = "Chapter one. The pass phrase is amber-otter-4821. It was late.";
-        check(&[("user", document)], Some("amber-otter-4821"));
+        check(&[("user", document)], None);
+        let with_question = format!("{document} What is the pass phrase?");
+        check(&[("user", &with_question)], Some("amber-otter-4821"));
         check(
             &[
                 ("user", document),

@@ -1,13 +1,16 @@
 //! Limits and refusals: context, keys, sizes, idle connections, options.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use pcload::sim::{Config, Release, Server, SimError, Toy};
+use pcload::sim::{Config, External, Pace, Release, Server, SimError, Toy};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::wire::{Answer, completion, get, ids, post, send_raw, send_with, server, with_usage};
+use crate::wire::{
+    Answer, cached, completion, get, ids, metric, post, send_raw, send_with, server, with_usage,
+};
 
 #[tokio::test(start_paused = true)]
 async fn idle_connections_are_closed_after_their_time() {
@@ -116,19 +119,30 @@ async fn wrong_options_are_refused_before_anything_is_opened() {
 
 #[tokio::test]
 async fn a_socket_serves_as_well() {
-    let server = Server::start(Config::default(), Arc::new(Toy::default()))
+    let config = Config {
+        pace: Pace::Fixed {
+            ttft: Duration::from_micros(1_500),
+            itl: Duration::from_micros(700),
+        },
+        precise_timers: true,
+        ..Config::default()
+    };
+    let server = Server::start(config, Arc::new(Toy::default()))
         .await
         .unwrap();
     let addr = server.addr().unwrap();
     assert_eq!(server.base_url(), format!("http://{addr}"));
     let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
-    stream
-        .write_all(b"GET /version HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n")
-        .await
-        .unwrap();
+    let body = completion(&ids(0, 50), 5, with_usage()).to_string();
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: s\r\nContent-Length: {}\r\n\r\n{body}GET /version HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut all = Vec::new();
     stream.read_to_end(&mut all).await.unwrap();
-    assert_eq!(Answer::parse(&all).text(), "{\"version\":\"0.32.0\"}");
+    let text = String::from_utf8(all).unwrap();
+    assert!(text.contains("data: [DONE]") && text.ends_with("{\"version\":\"0.32.0\"}"));
     let taken = Server::start(
         Config {
             listen: Some(addr),
@@ -138,5 +152,75 @@ async fn a_socket_serves_as_well() {
     )
     .await;
     assert!(matches!(taken.err().unwrap(), SimError::Listen { .. }));
+    server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_methods_bodies_and_old_clients_are_answered() {
+    let server = server(Config::default()).await;
+    for (method, path, status) in [
+        ("GET", "/reset_prefix_cache", 405),
+        ("HEAD", "/health", 405),
+        ("PUT", "/v1/completions", 405),
+        ("GET", "/v2/completions", 404),
+    ] {
+        let answer = send_with(&server, method, path, &[], b"").await;
+        assert_eq!(answer.status, status, "{method} {path}");
+    }
+    let refused = get(&server, "/reset_prefix_cache").await;
+    assert_eq!(refused.text(), "{\"detail\":\"Method Not Allowed\"}");
+    assert_eq!(refused.header("allow"), Some("POST"));
+    for (kind, body) in [
+        ("text/plain", "{\"prompt\":\"a\"}"),
+        ("application/json", ""),
+    ] {
+        let headers = [("Content-Type", kind)];
+        let answer = send_with(
+            &server,
+            "POST",
+            "/v1/completions",
+            &headers,
+            body.as_bytes(),
+        )
+        .await;
+        assert_eq!(
+            (answer.status, answer.json()["error"]["type"].as_str()),
+            (400, Some("Bad Request"))
+        );
+    }
+    let old = send_raw(&server, b"GET /version HTTP/1.0\r\n\r\n").await;
+    assert!(
+        String::from_utf8(old)
+            .unwrap()
+            .ends_with("{\"version\":\"0.32.0\"}")
+    );
+    server.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_external_tier_is_emptied_only_when_asked() {
+    let server = server(Config {
+        external: Some(External { blocks: 1_000 }),
+        ..Config::default()
+    })
+    .await;
+    let ask = async || {
+        let body = completion(&ids(0, 100), 1, json!({}));
+        cached(&post(&server, "/v1/completions", &body).await)
+    };
+    let reset = async |query: &str| {
+        let path = format!("/reset_prefix_cache{query}");
+        assert_eq!(
+            post(&server, &path, &json!({})).await.text(),
+            "{\"success\":true}"
+        );
+    };
+    assert_eq!(ask().await, 0);
+    reset("").await;
+    assert_eq!(ask().await, 96);
+    let external = "vllm:external_prefix_cache_hits_total{engine=\"0\",model_name=\"sim\"}";
+    assert!((metric(&server, external).await - 96.0).abs() < 1e-9);
+    reset("?reset_running_requests=true&reset_external=true").await;
+    assert_eq!(ask().await, 0);
     server.shutdown().await;
 }

@@ -112,20 +112,25 @@ pub struct SimArgs {
     /// Blocks of a second tier that a local reset does not empty.
     #[arg(long, value_name = "BLOCKS", help_heading = "Cache")]
     external_blocks: Option<usize>,
-    /// A hybrid model: it never gives back the block of a prompt's end. Use a
-    /// large `--block-size`.
-    #[arg(long, help_heading = "Cache")]
-    hybrid: bool,
+    /// A hybrid model with attention blocks of so many tokens: it never gives
+    /// back the block of a prompt's end.
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        conflicts_with = "block_size",
+        help_heading = "Cache"
+    )]
+    hybrid_block: Option<u64>,
     /// Hybrid: tokens between the states a cold pass keeps.
     #[arg(
         long,
         value_name = "TOKENS",
-        requires = "hybrid",
+        requires = "hybrid_block",
         help_heading = "Cache"
     )]
-    retention_interval: Option<u64>,
+    prefix_cache_retention_interval: Option<u64>,
     /// Hybrid, the defect: a conversation is lost when another one speaks.
-    #[arg(long, requires = "hybrid", help_heading = "Cache")]
+    #[arg(long, requires = "hybrid_block", help_heading = "Cache")]
     interleaving_loss: bool,
 
     /// Where the time goes.
@@ -212,7 +217,7 @@ const EXAMPLES: &str = "Examples:
   A pool of 60,000 tokens, to watch eviction:
     pcload sim --block-size 16 --num-gpu-blocks 3751
   A hybrid model that loses interleaved conversations, for `pcload probe alternation`:
-    pcload sim --block-size 480 --num-gpu-blocks 2000 --hybrid --interleaving-loss
+    pcload sim --hybrid-block 480 --num-gpu-blocks 2000 --interleaving-loss
   A model that answers from the wrong prefix, for `pcload probe needle`:
     pcload sim --answers stale
   Exact times, to measure a client's own error:
@@ -270,7 +275,8 @@ const MODEL_LEN: u64 = 131_072;
 impl SimArgs {
     /// The configuration these arguments mean.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let block = BlockSize::new(self.block_size).context("--block-size must be at least 1")?;
+        let block = BlockSize::new(self.hybrid_block.unwrap_or(self.block_size))
+            .context("--block-size and --hybrid-block must be at least 1")?;
         let usable = u64::from(self.num_gpu_blocks.saturating_sub(1)) * block.tokens();
         let config = Config {
             listen: Some(SocketAddr::new(self.host, self.port)),
@@ -288,8 +294,8 @@ impl SimArgs {
             step_tokens: self.max_num_batched_tokens,
             max_queued_requests: self.max_num_queued_reqs,
             pace: self.pace()?,
-            hybrid: self.hybrid.then_some(Hybrid {
-                retention_interval: self.retention_interval,
+            hybrid: self.hybrid_block.map(|_| Hybrid {
+                retention_interval: self.prefix_cache_retention_interval,
                 interleaving_loss: self.interleaving_loss,
             }),
             external: self.external_blocks.map(|blocks| External { blocks }),
@@ -410,8 +416,8 @@ mod tests {
     #[test]
     fn arguments_become_a_configuration() {
         let config = config(
-            "--port 0 --release 0.24.0 --block-size 480 --num-gpu-blocks 101 --hybrid \
-             --retention-interval 960 --pace fixed --ttft-ms 2.5 --fault-429 0.5",
+            "--port 0 --release 0.24.0 --hybrid-block 480 --num-gpu-blocks 101 \
+             --prefix-cache-retention-interval 960 --pace fixed --ttft-ms 2.5 --fault-429 0.5",
         )
         .unwrap();
         assert_eq!(config.release, Release::V0_24);
@@ -430,13 +436,21 @@ mod tests {
         assert_eq!(config.pace, Pace::default());
     }
 
+    /// The manual; review its difference, never edit it by hand.
+    #[test]
+    fn the_help_is_the_manual() {
+        use clap::CommandFactory as _;
+        let mut command = Command::command().name("pcload sim").term_width(100);
+        insta::assert_snapshot!(command.render_long_help());
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (line, problem) in [
             ("--fault-stall 2", "`stall` is 2"),
             ("--keep-alive=-1", "no time in seconds"),
-            ("--interleaving-loss", "--hybrid"),
-            ("--block-size 0", "--block-size must be at least 1"),
+            ("--interleaving-loss", "--hybrid-block"),
+            ("--block-size 0", "must be at least 1"),
         ] {
             let error = format!("{:#}", config(line).unwrap_err());
             assert!(error.contains(problem), "{error}");

@@ -238,4 +238,6 @@ impl Engine {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod loads;
+#[cfg(test)]
+mod tests;

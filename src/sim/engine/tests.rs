@@ -6,7 +6,7 @@ use super::*;
 use crate::sim::config::{CostModel, External, Hybrid};
 
 /// A step of exactly 10 ms, whatever is in it.
-fn steady() -> Pace {
+pub(super) fn steady() -> Pace {
     Pace::Batched(CostModel {
         prefill_tokens_per_second: 1e12,
         step: Duration::from_millis(10),
@@ -15,7 +15,7 @@ fn steady() -> Pace {
     })
 }
 
-fn config(block: u64, usable: u32) -> Config {
+pub(super) fn config(block: u64, usable: u32) -> Config {
     Config {
         block: BlockSize::new(block).unwrap(),
         pool_blocks: usable + 1,
@@ -26,7 +26,7 @@ fn config(block: u64, usable: u32) -> Config {
 }
 
 /// A prompt of `tokens` ids from `first` on, with `output` tokens to come.
-fn ask(block: u64, first: u32, tokens: u32, output: usize) -> Submission {
+pub(super) fn ask(block: u64, first: u32, tokens: u32, output: usize) -> Submission {
     let ids: Vec<u32> = (first..first + tokens).collect();
     ask_ids(block, &ids, output)
 }
@@ -50,7 +50,7 @@ fn ask_ids(block: u64, ids: &[u32], output: usize) -> Submission {
 }
 
 /// Runs until nothing is left, and returns every delivery with its time.
-fn drain(engine: &mut Engine) -> Vec<(u64, Delivery)> {
+pub(super) fn drain(engine: &mut Engine) -> Vec<(u64, Delivery)> {
     let mut all = Vec::new();
     let mut rounds = 0;
     while let Some(due) = engine.next_due() {

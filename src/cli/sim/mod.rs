@@ -38,7 +38,6 @@ use crate::units::BlockSize;
 /// On stdout it says one JSON line with its URL, then nothing.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct SimArgs {
     /// Tokenizer: a directory or `tokenizer.json`, or a Hugging Face id in the
     /// local cache; without it, the embedded one of the demo.

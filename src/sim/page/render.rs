@@ -1,6 +1,7 @@
 //! Writes the page: families in order, each with its help, type and series,
 //! numbers as `prometheus_client` writes them.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::cache_config::{CONFIG_0_24, CONFIG_0_32};
@@ -304,11 +305,11 @@ impl Writer<'_> {
 }
 
 /// Ranks that show, with the model each series speaks of.
-fn ranks(page: &Page) -> Vec<(usize, &str, Account, Gauges)> {
+fn ranks(page: &Page) -> Vec<(usize, &str, Cow<'_, Account>, Gauges)> {
     let mut all = Vec::new();
     for (rank, shown) in page.ranks.iter().enumerate() {
         if let Some((account, gauges)) = shown {
-            all.push((rank, page.model.as_str(), account.clone(), *gauges));
+            all.push((rank, page.model.as_str(), Cow::Borrowed(account), *gauges));
         }
     }
     if let Some(second) = &page.second_model {
@@ -319,6 +320,7 @@ fn ranks(page: &Page) -> Vec<(usize, &str, Account, Gauges)> {
             prompt_local: 500,
             ..Account::default()
         };
+        let account = Cow::Owned(account);
         all.push((0, second.as_str(), account, Gauges::default()));
     }
     all

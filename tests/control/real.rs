@@ -14,25 +14,57 @@ fn number(name: &str, default: u32) -> u32 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-#[tokio::test]
-async fn a_real_server_goes_through_all_phases() {
+/// A session with the real server, as if it had `dp_size` ranks.
+fn session(dp_size: u32, model: &str, block: u64) -> Option<Session> {
     let Ok(url) = std::env::var("PCLOAD_REAL_VLLM") else {
         eprintln!("skipped: PCLOAD_REAL_VLLM names no server");
-        return;
+        return None;
     };
-    let dp_size = number("PCLOAD_REAL_DP", 1);
-    let block = u64::from(number("PCLOAD_REAL_BLOCK", 32));
     let settings = ControlSettings {
         reset_url: Some(format!("{url}/reset_prefix_cache")),
         dp_size,
         ..ControlSettings::new(
             format!("{url}/v1/completions"),
             format!("{url}/metrics"),
-            "tiny",
+            model,
         )
     };
     let options = PhaseOptions::new(BlockSize::new(block).unwrap(), 1_000, 16);
-    let mut session = Session::new(settings, options).unwrap();
+    Some(Session::new(settings, options).unwrap())
+}
+
+#[tokio::test]
+async fn a_real_server_is_refused_for_what_it_is_not() {
+    let dp_size = number("PCLOAD_REAL_DP", 1);
+    let Some(mut more) = session(dp_size + 1, "tiny", 32) else {
+        return;
+    };
+    let error = more.precheck().await.unwrap_err();
+    eprintln!("{error}");
+    assert_eq!(error.code, "DP_SIZE_MISMATCH");
+    assert!(error.message.contains(&format!("DP rank {dp_size}")));
+    if dp_size > 1 {
+        let mut fewer = session(dp_size - 1, "tiny", 32).unwrap();
+        let error = fewer.precheck().await.unwrap_err();
+        assert_eq!(error.code, "DP_SIZE_MISMATCH", "{error}");
+    }
+    let mut other = session(dp_size, "nope", 32).unwrap();
+    let error = other.precheck().await.unwrap_err();
+    assert_eq!(error.code, "MODEL_NOT_FOUND");
+    assert!(error.message.contains("`tiny`"), "{error}");
+    let mut block = session(dp_size, "tiny", 16).unwrap();
+    let found = block.precheck().await.unwrap();
+    assert_eq!(crate::codes(&found.warnings), ["BLOCK_SIZE_MISMATCH"]);
+    eprintln!("{}", found.warnings[0].message);
+}
+
+#[tokio::test]
+async fn a_real_server_goes_through_all_phases() {
+    let dp_size = number("PCLOAD_REAL_DP", 1);
+    let block = u64::from(number("PCLOAD_REAL_BLOCK", 32));
+    let Some(mut session) = session(dp_size, "tiny", block) else {
+        return;
+    };
 
     let precheck = session.precheck().await.unwrap();
     eprintln!("{}", serde_json::to_string_pretty(&precheck).unwrap());

@@ -70,6 +70,37 @@ async fn requests_have_the_references_form() {
     }
 }
 
+/// The reference's own probes as they were recorded.
+#[tokio::test]
+async fn probes_have_the_keys_and_headers_of_the_recorded_ones() {
+    let shared = std::env::var("PCLOAD_SHARED")
+        .unwrap_or_else(|_| format!("{}/../shared", env!("CARGO_MANIFEST_DIR")));
+    let path = format!("{shared}/golden/run-warm/wire.jsonl");
+    let Ok(wire) = std::fs::read_to_string(&path) else {
+        eprintln!("skipped: no {path}");
+        return;
+    };
+    let recorded: serde_json::Value = serde_json::from_str(wire.lines().nth(1).unwrap()).unwrap();
+    let (found, server) = precheck(2, 2, |_| ()).await;
+    found.unwrap();
+    let state = server.state();
+    let mut probes = state.seen.iter().filter(|seen| seen.method == "POST");
+    let probe = probes.find(|seen| seen.body.contains("probe-1")).unwrap();
+    assert_eq!(recorded["path"], probe.path);
+    for (name, value) in recorded["headers"].as_object().unwrap() {
+        assert_eq!(*value, probe.headers[&name.to_lowercase()], "{name}");
+    }
+    let sent: serde_json::Value = serde_json::from_str(&probe.body).unwrap();
+    let keys = |body: &serde_json::Value| {
+        let keys = body.as_object().unwrap().keys();
+        keys.cloned().collect::<Vec<String>>()
+    };
+    assert_eq!(keys(&recorded["body"]), keys(&sent));
+    for key in ["model", "max_tokens", "temperature", "stream"] {
+        assert_eq!(recorded["body"][key], sent[key], "{key}");
+    }
+}
+
 #[tokio::test]
 async fn every_rank_is_proved_by_its_counters() {
     let (found, server) = precheck(2, 2, |_| ()).await;

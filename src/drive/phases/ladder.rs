@@ -26,7 +26,9 @@ pub struct BlockReport {
     pub configured_tokens: u64,
     /// What the engine says.
     pub metric_tokens: Option<u64>,
-    /// What replays show: the largest size that explains them all.
+    /// What replays show: the size that explains them all. Where several do,
+    /// the scenario's or else the engine's if it is one of them, otherwise the
+    /// largest.
     pub measured_tokens: Option<u64>,
     /// Every size that explains them; one means certainty.
     pub candidates: Vec<u64>,
@@ -53,7 +55,7 @@ impl Session {
             words = (words * 8).min(words_max);
             measured = self.ladder(words).await?;
         }
-        self.block.measured_tokens = measured.largest();
+        self.block.measured_tokens = self.most_plausible(&measured);
         self.judge(&measured, warnings);
         self.block.candidates = measured.candidates;
         self.block.replays = measured.replays;
@@ -100,6 +102,18 @@ impl Session {
         }))
     }
 
+    fn most_plausible(&self, measured: &MeasuredBlock) -> Option<u64> {
+        let known = [
+            Some(self.options.block_size.tokens()),
+            self.block.metric_tokens,
+        ];
+        known
+            .into_iter()
+            .flatten()
+            .find(|tokens| measured.candidates.contains(tokens))
+            .or(measured.largest())
+    }
+
     fn judge(&self, measured: &MeasuredBlock, warnings: &mut Vec<PhaseWarning>) {
         let configured = self.options.block_size;
         let said = match self.block.metric_tokens {
@@ -113,7 +127,7 @@ impl Session {
             ));
             return;
         }
-        match (measured.largest(), measured.fits(configured)) {
+        match (self.block.measured_tokens, measured.fits(configured)) {
             (_, Some(true)) => {}
             (Some(block), _) => warnings.push(PhaseWarning::new(
                 "BLOCK_SIZE_MISMATCH",

@@ -2,6 +2,23 @@
 //! readings of the counters. Each is bounded in time and number of requests;
 //! each failure has a code and a hint; what is only doubtful is a warning. It
 //! decides nothing about results: `analyze` does.
+//!
+//! | error | means |
+//! |---|---|
+//! | `SERVICE_UNREACHABLE`, `SERVICE_TIMEOUT`, `SERVICE_CONNECTION_BROKEN` | no answer |
+//! | `UNAUTHORIZED`, `MODEL_NOT_FOUND`, `CONTEXT_TOO_SHORT`, `PREFIX_CACHING_OFF` | the wrong server, or wrongly started |
+//! | `METRICS_UNAVAILABLE`, `COUNTERS_NOT_MOVING`, codes of [`crate::engine::MetricsError`] | no counters to go by |
+//! | `DP_SIZE_MISMATCH`, `DP_ROUTING_NOT_HONORED` | ranks are not what was configured, or not reachable one by one |
+//! | `RESET_UNAVAILABLE`, `RESET_REFUSED`, `NOT_COLD` | the cache is not empty |
+//! | `WARMUP_FAILED` | a prefix could not be sent |
+//!
+//! | warning | means |
+//! |---|---|
+//! | `BLOCK_SIZE_MISMATCH`, `BLOCK_SIZE_UNMEASURED`, `NO_REUSE_SEEN` | the theory's block is not the server's, or nobody knows |
+//! | `CACHED_TOKENS_NOT_REPORTED` | hits per request are not known |
+//! | `DP_ROUTING_UNPROVEN`, `COUNTERS_NOT_MOVING` | other traffic, or another server's page |
+//! | `RESET_UNPROVEN`, `ASSUME_EMPTY_CACHE` | nobody saw that the cache is empty |
+//! | `WARMUP_NOT_CACHED`, `WARMUP_UNVERIFIED` | a prefix is gone again, or nobody knows |
 
 mod ladder;
 mod precheck;

@@ -34,7 +34,7 @@ use serde::Serialize;
 pub use ladder::BlockReport;
 pub use precheck::{Precheck, RoutingProbe};
 pub use reset::{Canary, Proof, ResetOutcome, ResetReport};
-pub use settle::{Reading, SettleReport};
+pub use settle::{CachedSource, Reading, SettleReport};
 pub use warm_up::{WarmupItem, WarmupReport, WarmupResult};
 
 use crate::engine::{DifferenceError, Snapshot};

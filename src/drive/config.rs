@@ -13,6 +13,10 @@ use crate::service::wire::{Api, BodyTemplate};
 use crate::units::{DpRank, GroupIndex};
 
 /// How requests are sent.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that do not depend on each other"
+)]
 #[derive(Clone, Debug)]
 pub struct NativeConfig {
     /// Endpoint.
@@ -32,6 +36,9 @@ pub struct NativeConfig {
     /// Whether the text of failed answers, and of answers without usage, is
     /// kept in their records.
     pub keep_text: bool,
+    /// Whether each request names itself in an `X-Request-Id` header, to find it
+    /// again in the server's log. All its attempts have the same name.
+    pub name_requests: bool,
     /// HTTP proxy to tunnel through; the environment's is never used.
     pub proxy: Option<String>,
     /// Threads that read streams, at least 1.
@@ -56,6 +63,7 @@ impl NativeConfig {
             timeouts: Timeouts::default(),
             empty_text: EmptyText::Token,
             keep_text: true,
+            name_requests: false,
             proxy: None,
             threads: 1,
             open_ahead: true,

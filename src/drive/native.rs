@@ -331,6 +331,7 @@ fn shared<C>(
         request_limit: RunOffset::from_duration(config.timeouts.request),
         stream: config.stream,
         keep_text: config.keep_text,
+        name_requests: config.name_requests,
         empty_text: config.empty_text,
         scrubber: Scrubber::new(secrets.chain(headers)),
         warmup_end: plan.warmup_requests,

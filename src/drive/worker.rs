@@ -33,6 +33,7 @@ pub(super) struct Shared {
     pub(super) request_limit: RunOffset,
     pub(super) stream: bool,
     pub(super) keep_text: bool,
+    pub(super) name_requests: bool,
     pub(super) empty_text: EmptyText,
     pub(super) scrubber: Scrubber,
     pub(super) warmup_end: usize,
@@ -129,9 +130,10 @@ async fn attempt_all<C: Connector>(
             return record(shared, order, &attempts, t_send, answer, Some(failure));
         }
         let body = request.body.clone();
+        let name = shared.name_requests.then_some(request.request_id.as_str());
         let ended = tokio::select! {
             biased;
-            ended = client.attempt(body, request.dp_rank, request_end, &mut answer) => ended,
+            ended = client.attempt(body, request.dp_rank, name, request_end, &mut answer) => ended,
             () = shared.abort.cancelled() => Err(cancelled("while under way")),
         };
         let failure = ended.err();

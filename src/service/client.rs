@@ -96,10 +96,11 @@ impl<C: Connector> Client<C> {
         &self,
         body: Bytes,
         rank: Option<DpRank>,
+        name: Option<&str>,
         request_end: RunOffset,
         answer: &mut Answer,
     ) -> Result<(), AttemptFailure> {
-        let mut request = self.head.request(body, rank);
+        let mut request = self.head.request(body, rank, name);
         let deadlines = Deadlines {
             idle: self.timeouts.idle,
             request_end,

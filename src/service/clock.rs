@@ -77,6 +77,12 @@ impl RunClock {
         self.kernel.wall_start
     }
 
+    /// The start on the system's own monotonic clock (`CLOCK_MONOTONIC`), in
+    /// nanoseconds: to compare with the log of another process on the machine.
+    pub fn monotonic_start_ns(&self) -> u64 {
+        u64::try_from(self.kernel.origin).unwrap_or(0)
+    }
+
     /// Converts a kernel receive time (`CLOCK_REALTIME`, nanoseconds since
     /// 1970). A time before the start becomes the start.
     pub fn from_kernel(&self, wall_ns: u64) -> RunOffset {

@@ -13,6 +13,9 @@ use crate::units::DpRank;
 /// Header that asks vLLM for a data-parallel rank.
 pub const RANK_HEADER: &str = "x-data-parallel-rank";
 
+/// Header by which a request names itself.
+pub const NAME_HEADER: &str = "x-request-id";
+
 /// Which endpoint a body is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
@@ -181,8 +184,14 @@ impl HeadTemplate {
         Ok(Self { uri, headers })
     }
 
-    /// A request with this body; `rank` is asked for iff the row has one.
-    pub fn request(&self, body: Bytes, rank: Option<DpRank>) -> Request<Full<Bytes>> {
+    /// A request with this body; `rank` is asked for iff the row has one, and a
+    /// name is sent iff there is one.
+    pub fn request(
+        &self,
+        body: Bytes,
+        rank: Option<DpRank>,
+        name: Option<&str>,
+    ) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
@@ -191,6 +200,9 @@ impl HeadTemplate {
             request
                 .headers_mut()
                 .insert(RANK_HEADER, HeaderValue::from(rank.0));
+        }
+        if let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) {
+            request.headers_mut().insert(NAME_HEADER, name);
         }
         request
     }
@@ -247,11 +259,12 @@ mod tests {
     fn the_rank_header_is_there_iff_the_row_has_a_rank() {
         let target = Target::parse("http://h:1/v1/completions").unwrap();
         let head = HeadTemplate::new(&target, true, Some("k"), &[]).unwrap();
-        let with = head.request(Bytes::new(), Some(DpRank(3)));
+        let with = head.request(Bytes::new(), Some(DpRank(3)), Some("r-1"));
         assert_eq!(with.headers()[RANK_HEADER], "3");
+        assert_eq!(with.headers()[NAME_HEADER], "r-1");
         assert_eq!(with.headers()[AUTHORIZATION], "Bearer k");
         assert_eq!(with.headers()[HOST], "h:1");
-        let without = head.request(Bytes::new(), None);
+        let without = head.request(Bytes::new(), None, None);
         assert!(!without.headers().contains_key(RANK_HEADER));
     }
 
@@ -260,7 +273,10 @@ mod tests {
         let target = Target::parse("http://h/").unwrap();
         let custom = [("User-Agent".to_owned(), "x".to_owned())];
         let head = HeadTemplate::new(&target, true, None, &custom).unwrap();
-        assert_eq!(head.request(Bytes::new(), None).headers()[USER_AGENT], "x");
+        assert_eq!(
+            head.request(Bytes::new(), None, None).headers()[USER_AGENT],
+            "x"
+        );
         for (name, text) in [("a b", "x"), ("a", "x\ny")] {
             let custom = [(name.to_owned(), text.to_owned())];
             let error = HeadTemplate::new(&target, true, None, &custom).unwrap_err();

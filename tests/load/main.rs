@@ -19,6 +19,7 @@ mod schedule;
 mod server;
 mod simulation;
 mod sse;
+mod tcp;
 
 use std::sync::Arc;
 

@@ -12,12 +12,13 @@ use crate::units::{DpRank, GroupIndex};
 /// 120 cold requests in two groups on two ranks; on rank 1 the pool is full and
 /// every fifth request loses a block.
 pub(super) fn explained() -> Analysis {
-    explained_run().analyze()
+    explained_run(120).analyze()
 }
 
-pub(super) fn explained_run() -> Run {
+/// The same with any number of requests.
+pub(super) fn explained_run(count: u32) -> Run {
     let mut lanes: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    let plan: Vec<_> = (0..120_u32)
+    let plan: Vec<_> = (0..count)
         .map(|index| {
             let (group, rank) = (index % 2, index / 2 % 2);
             let sequence = lanes.entry((group, rank)).or_default();

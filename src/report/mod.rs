@@ -2,7 +2,10 @@
 //! one HTML file. Everything goes into a writer it is given; it computes nothing
 //! that the analysis does not say.
 
+mod chart;
 mod csv;
+mod figures;
+mod html;
 mod names;
 mod number;
 mod page;
@@ -12,4 +15,5 @@ mod terminal;
 mod fixture;
 
 pub use csv::records_csv;
+pub use html::{HtmlError, HtmlFacts, html};
 pub use terminal::{TerminalOptions, terminal};

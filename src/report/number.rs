@@ -21,6 +21,16 @@ pub(super) fn decimal(value: Option<f64>) -> String {
     }
 }
 
+/// A number beside an axis: no more decimals than the tick has.
+pub(super) fn axis(value: f64) -> String {
+    let rounded = (value * 1e3).round() / 1e3;
+    if rounded.abs() >= 1_000.0 {
+        grouped(&format!("{rounded:.0}"))
+    } else {
+        rounded.to_string()
+    }
+}
+
 /// A ratio in 0..=1 as percent.
 pub(super) fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::capacity::{Capacity, CapacityTheory};
 use super::counters::{CounterRates, Counters, Regression};
 use super::executed::ServerView;
 use super::inputs::{Inputs, Lane};
@@ -123,6 +124,9 @@ pub struct HitAccounts {
     pub usage_interval_indicative: bool,
     /// What concurrency can cost; absent when nothing was served.
     pub overlap: Option<Overlap>,
+    /// The executed theory under eviction; absent where the pool's size or the
+    /// rank of a request is not known.
+    pub capacity: Option<CapacityTheory>,
     /// Everything.
     pub overall: AccountRow,
     /// By rank.
@@ -145,6 +149,7 @@ pub struct HitAccounts {
 pub(super) struct RowTheory {
     pub(super) planned_server: Vec<u64>,
     pub(super) executed: Vec<Option<u64>>,
+    pub(super) capacity: Option<Capacity>,
 }
 
 impl RowTheory {
@@ -152,6 +157,7 @@ impl RowTheory {
         Self {
             planned_server: view.planned(inputs.planned),
             executed: view.executed(rows),
+            capacity: Capacity::of(inputs, view, rows),
         }
     }
 }
@@ -168,6 +174,7 @@ pub(super) fn account(
         block_size_tokens: view.block.tokens(),
         server_prefix_tokens: view.prefix_tokens,
         overlap: overlap(view, rows, by.overall.executed),
+        capacity: theory.capacity.as_ref().map(|capacity| capacity.theory),
         ..HitAccounts::default()
     };
     accounts.overall = by.overall;

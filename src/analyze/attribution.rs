@@ -2,12 +2,14 @@
 //! whose `cached_tokens` differs gets exactly one cause, with its evidence. The
 //! tokens of all causes add up to the whole gap; that is asserted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::RowTheory;
+use super::capacity::Capacity;
+use super::coarse::CoarseGrid;
 use super::executed::{ServerView, send_order};
 use super::inputs::{Inputs, Lane};
 use super::pressure::Pressure;
@@ -15,7 +17,7 @@ use super::races::races;
 use super::rows::Row;
 use super::traffic::Traffic;
 use crate::measure::gaps;
-use crate::units::{BlockSize, DpRank, GroupIndex, RunOffset};
+use crate::units::{DpRank, GroupIndex, RunOffset};
 
 /// Most requests listed one by one.
 const EXAMPLES_MAX: usize = 200;
@@ -187,6 +189,7 @@ struct Scene<'a> {
     /// after the row was sent.
     races: BTreeMap<usize, RunOffset>,
     coarse: Option<CoarseGrid>,
+    capacity: Option<&'a Capacity>,
     /// By lane, the first request that was sent and answered nothing.
     unserved: BTreeMap<Lane, (RunOffset, usize)>,
     /// Ranks that were asked for more prompt tokens than they admitted.
@@ -203,7 +206,7 @@ impl<'a> Scene<'a> {
         inputs: &Inputs<'a>,
         view: ServerView,
         rows: &'a [Row<'a>],
-        theory: &RowTheory,
+        theory: &'a RowTheory,
         traffic: &Traffic,
         pressure: &'a Pressure,
     ) -> Self {
@@ -213,6 +216,7 @@ impl<'a> Scene<'a> {
             view,
             races: races(view, rows),
             coarse: CoarseGrid::of(view, rows, theory),
+            capacity: theory.capacity.as_ref(),
             unserved: unserved(rows),
             short_ranks: short_ranks(inputs, view, rows),
             preempted_ranks: ranks
@@ -242,7 +246,7 @@ impl<'a> Scene<'a> {
             .or_else(|| self.routed_elsewhere(index))
             .or_else(|| self.in_flight_race(index))
             .or_else(|| self.preempted(index))
-            .or_else(|| self.evicted(index))
+            .or_else(|| self.evicted(index, expected))
             .or_else(|| self.foreign())
             .unwrap_or_else(|| {
                 let evidence = "no other cause has evidence".to_owned();
@@ -328,7 +332,14 @@ impl<'a> Scene<'a> {
         })
     }
 
-    fn evicted(&self, index: usize) -> Option<(Cause, String)> {
+    fn evicted(&self, index: usize, expected: u64) -> Option<(Cause, String)> {
+        if let Some(capacity) = self.capacity
+            && let Some(kept) = capacity.hits[index].filter(|&kept| kept < expected)
+        {
+            let blocks = capacity.theory.pool_blocks;
+            let evidence = format!("a pool of {blocks} blocks keeps {kept} of {expected} tokens");
+            return Some((Cause::Evicted, evidence));
+        }
         let evidence = self.pressure.on(self.rows[index].planned.dp_rank)?;
         Some((Cause::Evicted, evidence))
     }
@@ -354,60 +365,6 @@ fn unserved(rows: &[Row<'_>]) -> BTreeMap<Lane, (RunOffset, usize)> {
         }
     }
     first
-}
-
-/// Reuse in blocks coarser than believed.
-#[derive(Clone, Copy)]
-struct CoarseGrid {
-    block: BlockSize,
-    /// The last whole block is given up as well (speculative decoding).
-    gives_up_one: bool,
-}
-
-impl CoarseGrid {
-    /// A grid that all reported reuse lies on and that explains nine tenths of
-    /// what the theory expects, looked for only where something falls short.
-    fn of(view: ServerView, rows: &[Row<'_>], theory: &RowTheory) -> Option<Self> {
-        let known: Vec<(u64, u64)> = rows
-            .iter()
-            .zip(&theory.executed)
-            .filter_map(|(row, expected)| Some(((*expected)?, row.cached_tokens()?)))
-            .filter(|&(expected, _)| expected > 0)
-            .collect();
-        let grid = known
-            .iter()
-            .fold(0, |grid, &(_, cached)| common_divisor(grid, cached));
-        let block = BlockSize::new(grid).filter(|block| block.tokens() > view.block.tokens())?;
-        // One value lies on its own grid: it takes two to show one.
-        let values: BTreeSet<u64> = known.iter().map(|&(_, cached)| cached).collect();
-        let short = known.iter().any(|(expected, cached)| cached < expected);
-        if !short || values.iter().filter(|&&value| value > 0).count() < 2 {
-            return None;
-        }
-        [false, true].into_iter().find_map(|gives_up_one| {
-            let grid = Self {
-                block,
-                gives_up_one,
-            };
-            let fit = known
-                .iter()
-                .filter(|(expected, cached)| grid.reuse(*expected) == *cached);
-            (fit.count() * 10 >= known.len() * 9).then_some(grid)
-        })
-    }
-
-    fn reuse(self, expected: u64) -> u64 {
-        let given_up = if self.gives_up_one {
-            self.block.tokens()
-        } else {
-            0
-        };
-        self.block.floor(expected).saturating_sub(given_up)
-    }
-}
-
-fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 fn short_ranks(inputs: &Inputs<'_>, view: ServerView, rows: &[Row<'_>]) -> BTreeMap<DpRank, u64> {

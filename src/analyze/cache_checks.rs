@@ -30,7 +30,7 @@ pub(super) fn cache_findings(scene: &CacheScene<'_>) -> Vec<Finding> {
     findings.extend(deviation(scene.hits, &scene.inputs.limits));
     findings.extend(external(scene.hits));
     findings.extend(preemptions(scene.hits));
-    findings.extend(pressure(scene.pressure));
+    findings.extend(pressure(scene.pressure, scene.hits));
     findings.extend(block_size(scene));
     findings.extend(prompt_tokens(scene));
     findings.extend(cached_tokens(scene.rows));
@@ -218,9 +218,21 @@ fn preemptions(hits: &HitAccounts) -> Option<Finding> {
     })
 }
 
-fn pressure(pressure: &Pressure) -> Option<Finding> {
-    let message = pressure.is_seen().then(|| pressure.on(None)).flatten()?;
-    let mut finding = Finding::new(Code::EvictionPressure, message);
+fn pressure(pressure: &Pressure, hits: &HitAccounts) -> Option<Finding> {
+    let executed = hits.overall.executed.map_or(0, |line| line.hit_tokens);
+    let lost = hits
+        .capacity
+        .filter(|capacity| capacity.line.hit_tokens < executed)
+        .map(|capacity| {
+            let lost = executed - capacity.line.hit_tokens;
+            let blocks = capacity.pool_blocks;
+            format!("a pool of {blocks} blocks loses {lost} of {executed} hit tokens to eviction")
+        });
+    let message = lost.or_else(|| pressure.on(None))?;
+    let mut finding = Finding::new(Code::EvictionPressure, message).with(
+        "capacity_hit_rate",
+        hits.capacity.and_then(|c| c.line.hit_rate),
+    );
     for (rank, peak) in &pressure.full {
         finding = finding.with(&format!("peak_rank_{rank}"), *peak);
     }

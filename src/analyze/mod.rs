@@ -5,6 +5,8 @@
 mod account;
 mod attribution;
 mod cache_checks;
+mod capacity;
+mod coarse;
 mod counters;
 mod executed;
 mod findings;
@@ -12,6 +14,7 @@ mod gaps;
 mod inputs;
 mod lanes;
 mod latency;
+mod pool;
 mod pressure;
 mod races;
 mod rows;
@@ -38,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 pub use account::{AccountRow, ActualRate, HitAccounts, HitLine, Overlap, RateSource};
 pub use attribution::{AttributedRequest, Attribution, Cause, CauseTotal};
+pub use capacity::CapacityTheory;
 pub use counters::{CounterRates, Counters, Regression};
 pub use findings::{Code, Finding, Severity, Verdict};
 pub use inputs::{

@@ -129,10 +129,6 @@ impl Pressure {
         self.working_set
             .map(|(needed, pool)| format!("the prompts need {needed} blocks, the pool has {pool}"))
     }
-
-    pub(super) fn is_seen(&self) -> bool {
-        !self.full.is_empty() || self.working_set.is_some()
-    }
 }
 
 /// Blocks that must stay in one rank's pool for every promised hit: the shared

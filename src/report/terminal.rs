@@ -115,6 +115,9 @@ impl<W: io::Write> Page<'_, W> {
             overall.planned_server,
         );
         line("theory, executed", overall.served, overall.executed);
+        if let Some(capacity) = hits.capacity {
+            line("theory, with eviction", overall.served, Some(capacity.line));
+        }
         line("usage", overall.usage_requests, overall.usage);
         line("counters", overall.served, overall.counters);
         self.print(&table)?;

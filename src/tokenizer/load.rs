@@ -9,6 +9,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "hub")]
+use crate::tokenizer::hub;
 use crate::tokenizer::{HfTokenizer, TokenizerError};
 
 /// The file that is loaded.
@@ -22,7 +24,21 @@ pub fn load(
     base_dir: &Path,
     revision: Option<&str>,
 ) -> Result<HfTokenizer, TokenizerError> {
-    let path = resolve(name, base_dir, revision, &hub_caches())?;
+    let path = match resolve(name, base_dir, revision, &hub_caches()) {
+        #[cfg(feature = "hub")]
+        Err(TokenizerError::NotFound { looked_at, .. })
+            if hub_folder(name).is_some() && !hub::is_offline() =>
+        {
+            hub::download(name, revision.unwrap_or("main"), FILE).map_err(|message| {
+                TokenizerError::Download {
+                    name: name.to_owned(),
+                    message,
+                    looked_at,
+                }
+            })?
+        }
+        other => other?,
+    };
     let bytes = fs::read(&path).map_err(|source| TokenizerError::Unreadable {
         path: path.clone(),
         source,

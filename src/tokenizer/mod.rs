@@ -1,6 +1,9 @@
 //! Text to token ids and back, behind one trait. The room knows tokenizer
-//! files and nothing of prompts. Only `load.rs` touches files.
+//! files and nothing of prompts. Only `load.rs` touches files, and `hub.rs` the
+//! network.
 
+#[cfg(feature = "hub")]
+mod hub;
 mod hugging_face;
 mod load;
 
@@ -82,6 +85,19 @@ pub enum TokenizerError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It is in no local cache, and could not be downloaded.
+    #[error(
+        "no tokenizer `{name}`; looked at {}, and could not download it: {message}",
+        listed(.looked_at)
+    )]
+    Download {
+        /// The model's id.
+        name: String,
+        /// What the library said.
+        message: String,
+        /// Every place that was looked at, in order.
+        looked_at: Vec<PathBuf>,
+    },
     /// The file is no tokenizer that can be used.
     #[error("`{path}` is not a usable tokenizer: {message}")]
     Invalid {
@@ -99,6 +115,7 @@ impl TokenizerError {
             Self::Library { .. } => "TOKENIZER_FAILED",
             Self::NotFound { .. } => "TOKENIZER_NOT_FOUND",
             Self::NoTokenizerJson { .. } => "TOKENIZER_JSON_MISSING",
+            Self::Download { .. } => "TOKENIZER_DOWNLOAD_FAILED",
             Self::Unreadable { .. } => "TOKENIZER_UNREADABLE",
             Self::Invalid { .. } => "TOKENIZER_INVALID",
         }
@@ -110,7 +127,8 @@ impl TokenizerError {
             Self::NotFound { .. } => Some(
                 "`tokenizer.path` is a directory with a tokenizer.json, that file itself, or the \
                  id of a model whose files are in the local Hugging Face cache (HF_HOME); \
-                 `hf download ID tokenizer.json` puts it there",
+                 `hf download ID tokenizer.json` puts it there, or a pcload built with the \
+                 feature `hub` gets it (unless HF_HUB_OFFLINE is set)",
             ),
             Self::NoTokenizerJson { .. } => Some(
                 "make one with Python: \

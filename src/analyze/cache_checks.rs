@@ -167,13 +167,19 @@ fn with_traffic(finding: Finding, traffic: &Traffic) -> Finding {
 }
 
 fn deviation(hits: &HitAccounts, limits: &Limits) -> Option<Finding> {
-    let difference = hits.actual_minus_executed_pp?;
+    // Without records nothing is known of the execution but the plan.
+    let planned = hits.overall.executed.is_none();
+    let (difference, theory) = if planned {
+        (hits.actual_minus_planned_pp?, "planned")
+    } else {
+        (hits.actual_minus_executed_pp?, "executed")
+    };
     let actual = hits.actual?;
     (difference.abs() > limits.actual_warning_pp).then(|| {
         Finding::new(
             Code::ActualDeviation,
             format!(
-                "the actual hit rate is {difference:+.2} pp off the executed theory (limit {})",
+                "the actual hit rate is {difference:+.2} pp off the {theory} theory (limit {})",
                 limits.actual_warning_pp
             ),
         )

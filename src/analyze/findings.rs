@@ -214,6 +214,9 @@ codes! {
     /// Many events shared a read.
     CoalescedEvents = "COALESCED_EVENTS", Note,
         "inter-token latencies are blurred by that share of chunks";
+    /// There are no records of single requests (another driver, or offline).
+    RecordsUnavailable = "RECORDS_UNAVAILABLE", Note,
+        "only plan and counters are compared; run with the native driver for more";
     /// Responses were not streamed.
     NotStreamed = "NOT_STREAMED", Note,
         "TTFT, TPOT and ITL exist only with `aisbench.model.stream: true`";

@@ -30,8 +30,13 @@ pub(super) fn run_findings(scene: &RunScene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(lane_order(scene.overtakings));
     findings.extend(interrupted(scene.inputs));
-    findings.extend(failures(scene));
-    findings.extend(not_sent(scene.rows));
+    if scene.inputs.records.is_empty() {
+        let message = "there are no records of single requests";
+        findings.push(Finding::new(Code::RecordsUnavailable, message));
+    } else {
+        findings.extend(failures(scene));
+        findings.extend(not_sent(scene.rows));
+    }
     findings.extend(retried(scene.rows));
     findings.extend(output_length(scene.rows));
     findings.extend(client_late(scene));

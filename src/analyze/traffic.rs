@@ -30,6 +30,11 @@ pub struct Traffic {
 impl Traffic {
     pub(super) fn of(counters: &Counters, view: ServerView, rows: &[Row<'_>]) -> Self {
         let (mut least, mut most) = (0, 0);
+        if rows.iter().all(|row| row.record.is_none()) {
+            // Without records the plan is all there is to go by.
+            least = rows.iter().map(|row| view.prompt_tokens(row.planned)).sum();
+            most = least;
+        }
         for row in rows {
             let Some(record) = row.record else { continue };
             let tokens = row.prompt_tokens(view);

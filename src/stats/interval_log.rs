@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Samples by second and tag.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalLog {
-    intervals: BTreeMap<(u64, String), Vec<u64>>,
+    intervals: BTreeMap<(u64, &'static str), Vec<u64>>,
 }
 
 impl IntervalLog {
@@ -31,12 +31,9 @@ impl IntervalLog {
 
     /// Adds durations of `nanos` that ended `at`, under `tag` (e.g.
     /// `measure.hit`).
-    pub fn record(&mut self, at: RunOffset, tag: &str, nanos: u64) {
+    pub fn record(&mut self, at: RunOffset, tag: &'static str, nanos: u64) {
         let second = at.nanos() / 1_000_000_000;
-        self.intervals
-            .entry((second, tag.to_owned()))
-            .or_default()
-            .push(nanos);
+        self.intervals.entry((second, tag)).or_default().push(nanos);
     }
 
     /// Writes the log; `run_start` is the wall time of offset 0. A tag that the

@@ -120,6 +120,7 @@ pub(super) fn bars(
             .label_style(("sans-serif", TEXT, &INK))
             .x_desc(axes.x)
             .x_label_formatter(&|value| (axes.x_label)(*value))
+            .x_labels(6)
             .y_labels(0)
             .draw()
             .map_err(failed)?;

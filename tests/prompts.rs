@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use pcload::corpus::{self, Corpus};
 use pcload::prompts::PromptError;
 use pcload::scenario::{CacheMode, Selection};
+use pcload::tokenizer::Tokenizer as _;
 use prompt_checks::{Shape, build, check, load_corpus, load_tokenizer, own, plan};
 use proptest::prelude::*;
 
@@ -66,7 +67,7 @@ fn the_demo_tokenizer_is_exact_on_both_demo_corpora() {
         for shape in shapes() {
             let plan = plan(shape);
             let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-            check(&plan, &corpus, &*tokenizer, &built);
+            check(&plan, &corpus, &tokenizer, &built);
         }
     }
 }
@@ -81,7 +82,7 @@ fn the_golden_tokenizers_are_exact_on_both_golden_corpora() {
             for shape in shapes() {
                 let plan = plan(shape);
                 let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-                check(&plan, &corpus, &*tokenizer, &built);
+                check(&plan, &corpus, &tokenizer, &built);
             }
         }
     }
@@ -117,7 +118,7 @@ fn merging_tokens_are_kept_apart() {
         ..SHAPE
     });
     let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
 }
 
 /// Case O-TOK-2. Lengths leave special tokens out, as the reference's do; what
@@ -135,7 +136,7 @@ fn a_bos_is_not_counted_but_moves_the_blocks() {
         ..SHAPE
     });
     let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
     let (request, prompt) = plan
         .requests
         .iter()
@@ -170,7 +171,7 @@ fn a_dummy_prefix_costs_no_token() {
         ..SHAPE
     });
     let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
 }
 
 /// Case O-TOK-4: a record with a control token is passed over, and refused
@@ -185,7 +186,7 @@ fn control_tokens_in_the_corpus_are_not_natural_text() {
         ..SHAPE
     });
     let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
     assert_eq!(built.skipped, [1]);
     let named = Selection::Indices(vec![0, 1]);
     let error = build(&plan, &corpus, &named, &tokenizer).unwrap_err();
@@ -210,7 +211,7 @@ fn characters_are_never_cut() {
             ..SHAPE
         });
         let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-        check(&plan, &corpus, &*tokenizer, &built);
+        check(&plan, &corpus, &tokenizer, &built);
     }
 }
 
@@ -221,7 +222,7 @@ fn long_texts_without_spaces_serve_too() {
     let corpus = corpus_of(&[&long, "语".repeat(900).as_str()]);
     let plan = plan(SHAPE);
     let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
 }
 
 /// Case O-TOK-6, its last sentence.
@@ -265,7 +266,7 @@ fn selections_are_held_to_the_corpus() {
         question_sha256: vec![once],
     };
     let built = build(&plan, &corpus, &mixed, &tokenizer).unwrap();
-    check(&plan, &corpus, &*tokenizer, &built);
+    check(&plan, &corpus, &tokenizer, &built);
     let used = built
         .prompts
         .iter()
@@ -295,7 +296,10 @@ fn a_tokenizer_with_too_few_words_is_named() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(48)
+    })]
 
     #[test]
     fn any_text_becomes_exact_prompts(
@@ -319,7 +323,7 @@ proptest! {
         for name in ["tiny-bytelevel-bos", "tiny-metaspace"] {
             let tokenizer = load_tokenizer(&data(&format!("{name}.json")));
             let built = build(&plan, &corpus, &Selection::Random, &tokenizer).unwrap();
-            check(&plan, &corpus, &*tokenizer, &built);
+            check(&plan, &corpus, &tokenizer, &built);
         }
     }
 }

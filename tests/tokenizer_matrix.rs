@@ -144,7 +144,7 @@ fn real_tokenizers_are_exact() {
                 let place = format!("{} {} {shape:?}", path.display(), corpus_path.display());
                 match build(&plan, &corpus, &Selection::Random, &tokenizer) {
                     Ok(built) => {
-                        check(&plan, &corpus, &*tokenizer, &built);
+                        check(&plan, &corpus, &tokenizer, &built);
                         dump(&path, corpus_path, &plan, &built);
                     }
                     Err(error) => broken.push(format!("{place}: {error}")),

@@ -4,6 +4,8 @@
 use sha2::{Digest as _, Sha256};
 use tokenizers::ModelWrapper;
 
+#[cfg(feature = "fast-tokenizer")]
+use crate::tokenizer::fast::Fast;
 use crate::tokenizer::{Identity, Tokenizer, TokenizerError};
 
 /// Texts that show what the post-processor adds. Each is tried until one has
@@ -13,6 +15,8 @@ const PROBES: [&str; 4] = ["a b", "0", "w0", "."];
 /// A tokenizer read from `tokenizer.json`.
 pub struct HfTokenizer {
     inner: tokenizers::Tokenizer,
+    #[cfg(feature = "fast-tokenizer")]
+    fast: Option<Fast>,
     special_ids: Vec<u32>,
     prefix_ids: Vec<u32>,
     suffix_ids: Vec<u32>,
@@ -53,6 +57,8 @@ impl HfTokenizer {
             file_sha256: hex(&Sha256::digest(bytes)),
         };
         Ok(Self {
+            #[cfg(feature = "fast-tokenizer")]
+            fast: Fast::agreeing_with(&inner, bytes),
             inner,
             special_ids,
             prefix_ids,
@@ -62,12 +68,23 @@ impl HfTokenizer {
     }
 }
 
-impl Tokenizer for HfTokenizer {
-    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+impl HfTokenizer {
+    /// Ids of `text` by the stable library, the judge of any faster one.
+    pub fn encode_by_reference(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self.inner.encode_fast(text, false) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
             Err(error) => Err(library("encode", error.as_ref())),
         }
+    }
+}
+
+impl Tokenizer for HfTokenizer {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        #[cfg(feature = "fast-tokenizer")]
+        if let Some(ids) = self.fast.as_ref().and_then(|fast| fast.encode(text)) {
+            return Ok(ids);
+        }
+        self.encode_by_reference(text)
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {

@@ -2,6 +2,8 @@
 //! files and nothing of prompts. Only `load.rs` touches files, and `hub.rs` the
 //! network.
 
+#[cfg(feature = "fast-tokenizer")]
+mod fast;
 #[cfg(feature = "hub")]
 mod hub;
 mod hugging_face;

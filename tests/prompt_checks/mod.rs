@@ -19,7 +19,7 @@ use pcload::prompts::{Builder, BuiltPrompt, Options, PromptError, WarmupPrompt};
 use pcload::rng::Seed;
 use pcload::scenario::{CacheMode, Selection};
 use pcload::solver::Solution;
-use pcload::tokenizer::{self, Tokenizer};
+use pcload::tokenizer::{self, HfTokenizer, Tokenizer as _};
 use pcload::units::{BlockSize, DpRank, GroupIndex};
 
 /// The specification's folder, where it is at hand.
@@ -34,7 +34,7 @@ pub(crate) fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-pub(crate) fn load_tokenizer(path: &Path) -> Arc<dyn Tokenizer> {
+pub(crate) fn load_tokenizer(path: &Path) -> Arc<HfTokenizer> {
     let name = path.display().to_string();
     Arc::new(tokenizer::load(&name, Path::new("/"), None).unwrap())
 }
@@ -127,7 +127,7 @@ pub(crate) fn build(
     plan: &Plan,
     corpus: &Corpus,
     selection: &Selection,
-    tokenizer: &Arc<dyn Tokenizer>,
+    tokenizer: &Arc<HfTokenizer>,
 ) -> Result<Built, PromptError> {
     let options = Options::of(&**tokenizer);
     let builder = Builder::new(
@@ -155,7 +155,7 @@ pub(crate) fn build(
 }
 
 /// Panics where a promise about the prompts of `plan` is broken.
-pub(crate) fn check(plan: &Plan, corpus: &Corpus, tokenizer: &dyn Tokenizer, built: &Built) {
+pub(crate) fn check(plan: &Plan, corpus: &Corpus, tokenizer: &HfTokenizer, built: &Built) {
     assert_eq!(built.prompts.len(), plan.requests.len());
     let prefixes: BTreeMap<GroupIndex, &[u32]> = built
         .prefixes
@@ -164,7 +164,11 @@ pub(crate) fn check(plan: &Plan, corpus: &Corpus, tokenizer: &dyn Tokenizer, bui
         .collect();
     let corpus_has_mark = (0..corpus.len()).any(|record| corpus.text(record).contains('\u{fffd}'));
     let fits = |name: &str, text: &str, ids: &[u32]| {
-        assert_eq!(tokenizer.encode(text).unwrap(), ids, "{name}: {text:?}");
+        assert_eq!(
+            tokenizer.encode_by_reference(text).unwrap(),
+            ids,
+            "{name}: {text:?}"
+        );
         assert!(
             !ids.iter().any(|id| tokenizer.special_ids().contains(id)),
             "{name} has a special token"
@@ -213,7 +217,7 @@ pub(crate) fn check(plan: &Plan, corpus: &Corpus, tokenizer: &dyn Tokenizer, bui
 /// blocks of the prefixes differ; no request finds more than it shares.
 fn check_blocks(
     plan: &Plan,
-    tokenizer: &dyn Tokenizer,
+    tokenizer: &HfTokenizer,
     prefixes: &BTreeMap<GroupIndex, &[u32]>,
     sent: &[(Vec<u32>, u64)],
 ) {

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -27,7 +28,7 @@ use super::progress::Progress;
 use super::sequencer::{LaneError, LanePlace, LaneSequencer};
 use super::worker::Shared;
 use crate::measure::{LiveHistogram, RequestRecord};
-use crate::plan::{LoadPlan, Pace, PlannedEnd};
+use crate::plan::{LoadPlan, Pace, PlannedEnd, PlannedStage};
 use crate::service::client::{Client, ClientCounts};
 use crate::service::clock::RunClock;
 use crate::service::connect::{Connector, ConnectorError, ServiceConnector};
@@ -111,6 +112,11 @@ pub struct StageOutcome {
     /// Arrivals per second as asked for; `None` in a closed loop, for a trace
     /// and for all at once.
     pub offered_per_second: Option<f64>,
+    /// Requests in flight that a closed stage keeps, after `ramp_seconds`; the
+    /// limit of an open one, where it has any.
+    pub concurrency: Option<u32>,
+    /// Time in which the concurrency moves there; 0 for at once.
+    pub ramp_seconds: f64,
 }
 
 impl StageOutcome {
@@ -357,16 +363,25 @@ fn connections_ahead(config: &NativeConfig, plan: &LoadPlan) -> usize {
 }
 
 fn stage_outcomes(plan: &LoadPlan, facts: &[StageFacts]) -> Vec<StageOutcome> {
-    let outcome = |(stage, facts): (&crate::plan::PlannedStage, &StageFacts)| StageOutcome {
-        started: facts.started,
-        offered: facts.offered,
-        sent: facts.sent,
-        offered_per_second: match stage.pace {
+    let outcome = |(stage, facts): (&PlannedStage, &StageFacts)| {
+        let (offered_per_second, concurrency, ramp) = match stage.pace {
             Pace::Open {
-                rate_per_second, ..
-            } => rate_per_second,
-            Pace::Closed { .. } => None,
-        },
+                rate_per_second,
+                max_in_flight,
+                ..
+            } => (rate_per_second, max_in_flight, Duration::ZERO),
+            Pace::Closed {
+                concurrency, ramp, ..
+            } => (None, Some(concurrency), ramp),
+        };
+        StageOutcome {
+            started: facts.started,
+            offered: facts.offered,
+            sent: facts.sent,
+            offered_per_second,
+            concurrency,
+            ramp_seconds: ramp.as_secs_f64(),
+        }
     };
     plan.stages.iter().zip(facts).map(outcome).collect()
 }

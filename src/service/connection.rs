@@ -25,6 +25,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::clock::RunClock;
 use super::connect::Wire;
+use super::inline::InlinePoller;
 use super::socket::{ReadStamp, StampCell};
 use super::stream::AnswerReader;
 use crate::measure::{FailureKind, TimestampSource};
@@ -114,16 +115,19 @@ pub struct Connection<Io: Read + Write + Unpin + 'static> {
 }
 
 /// The connection's own future, until it is over.
-struct Driver<Io: Read + Write + Unpin + 'static>(Option<http1::Connection<Io, Full<Bytes>>>);
+struct Driver<Io: Read + Write + Unpin + 'static> {
+    connection: Option<http1::Connection<Io, Full<Bytes>>>,
+    poller: InlinePoller,
+}
 
 impl<Io: Read + Write + Unpin + 'static> Driver<Io> {
     /// Lets the connection read and write. Its end shows in the sender and in
     /// the body, which is where it is looked for.
     fn advance(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.0
+        if let Some(connection) = &mut self.connection
             && Pin::new(connection).poll(cx).is_ready()
         {
-            self.0 = None;
+            self.connection = None;
         }
     }
 }
@@ -137,7 +141,10 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
             .await?;
         Ok(Self {
             sender,
-            driver: Driver(Some(connection)),
+            driver: Driver {
+                connection: Some(connection),
+                poller: InlinePoller::default(),
+            },
             cell: wire.cell,
             exchanges: 0,
         })
@@ -154,7 +161,7 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         poll_fn(|cx| {
             self.driver.advance(cx);
             let ready = matches!(self.sender.poll_ready(cx), Poll::Ready(Ok(())));
-            Poll::Ready(ready && self.driver.0.is_some())
+            Poll::Ready(ready && self.driver.connection.is_some())
         })
         .await
     }
@@ -383,11 +390,16 @@ where
     Io: Read + Write + Unpin + 'static,
 {
     poll_fn(|cx| {
-        if let Poll::Ready(value) = wanted(cx) {
-            return Poll::Ready(Ok(value));
-        }
-        driver.advance(cx);
-        if let Poll::Ready(value) = wanted(cx) {
+        let mut poller = std::mem::take(&mut driver.poller);
+        let outcome = poller.poll(cx, |cx| {
+            if let Poll::Ready(value) = wanted(cx) {
+                return Poll::Ready(value);
+            }
+            driver.advance(cx);
+            wanted(cx)
+        });
+        driver.poller = poller;
+        if let Poll::Ready(value) = outcome {
             return Poll::Ready(Ok(value));
         }
         while timer.as_mut().poll(cx).is_ready() {

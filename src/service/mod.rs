@@ -17,6 +17,7 @@ mod control_error;
 mod credential;
 mod endpoint;
 mod kv_poller;
+mod inline;
 mod payload;
 mod reset_answer;
 pub mod scrub;

@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "drive",
         &[
             "plan", "prompts", "service", "measure", "units", "scenario", "engine", "rng", "stats",
+            "probe",
         ],
     ),
     ("sim", &["kvcache", "tokenizer", "rng", "units"]),

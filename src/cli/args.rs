@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::compare::CompareArgs;
 use super::output::Voice;
+use super::probe::ProbeArgs;
 
 /// Prefix-cache load generator and judge for LLM inference servers.
 ///
@@ -83,6 +85,10 @@ pub enum Command {
     Sim(Box<super::sim::SimArgs>),
     /// See the whole benchmark on a simulated server; needs nothing else.
     Demo(DemoArgs),
+    /// Find out whether a live server reuses prefixes, and reuses them rightly.
+    Probe(Box<ProbeArgs>),
+    /// Set two records side by side.
+    Compare(CompareArgs),
     /// Print a JSON Schema.
     Schema(SchemaArgs),
     /// Print completions for a shell.

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod args;
+mod compare;
 mod convert;
 mod dataset;
 mod demo;
@@ -12,6 +13,7 @@ mod inspect;
 mod logging;
 mod output;
 mod prepare;
+mod probe;
 mod progress;
 mod run;
 mod schema;
@@ -55,6 +57,8 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Analyze(args) => analyze::run(args, global),
         Command::Sim(args) => sim::run(args),
         Command::Demo(args) => demo::run(args, global),
+        Command::Probe(args) => probe::run(args, global),
+        Command::Compare(args) => compare::run(args, global),
         Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => schema::completions(*shell),
     }

@@ -10,6 +10,7 @@ mod journal;
 pub mod native;
 pub mod pacing;
 pub mod phases;
+pub mod probe;
 pub mod progress;
 pub mod sequencer;
 mod worker;

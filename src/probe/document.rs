@@ -1,6 +1,7 @@
 //! Documents for probes: plain sentences of a wanted length, a salt at their
 //! very start so that no earlier run's prefix fits, and a pass phrase at a
-//! wanted depth where one is asked for.
+//! wanted depth where one is asked for. All of it is ASCII, so that characters
+//! are bytes.
 
 use crate::rng::Stream;
 
@@ -73,23 +74,24 @@ impl DocumentWriter {
         }
     }
 
-    /// A document of at least `characters` (by less than one sentence more),
-    /// unlike every other of this writer from its first line on.
+    /// A document of exactly `characters` (or its salt and a needle, if they
+    /// are longer), unlike every other of this writer from its first word on.
     pub fn write(&mut self, characters: usize) -> Document {
         self.write_with(characters, None)
     }
 
     /// The same with `sentence` standing at `depth` (0..=1) of the text.
     pub fn write_with(&mut self, characters: usize, sentence: Option<(f64, &str)>) -> Document {
-        self.documents += 1;
-        let mut text = format!("File {}-{}.\n", self.salt, self.documents);
+        let mut text = self.salt_line();
+        let mut shortest = text.len();
         let mut pending = sentence;
         loop {
             if let Some((depth, inserted)) = pending
-                && text.len() as f64 >= depth * characters as f64
+                && text.len() >= needle_start(depth, characters)
             {
-                text.push_str(inserted);
-                text.push(' ');
+                text.truncate(needle_start(depth, characters).max(shortest));
+                text.extend([" ", inserted, " "]);
+                shortest = text.len();
                 pending = None;
             }
             if text.len() >= characters {
@@ -97,7 +99,24 @@ impl DocumentWriter {
             }
             self.sentence(&mut text);
         }
+        text.truncate(characters.max(shortest));
         Document { text }
+    }
+
+    /// `document` under a salt of its own: as long, but no prefix of it fits
+    /// what was cached before.
+    pub fn salted_anew(&mut self, document: &Document) -> Document {
+        let rest = document.text.split_once('\n').map_or("", |(_, rest)| rest);
+        let mut text = self.salt_line();
+        text.push_str(rest);
+        Document { text }
+    }
+
+    /// The first line. The number stands in front: two salts of one run must
+    /// not share even their first tokens.
+    fn salt_line(&mut self) -> String {
+        self.documents += 1;
+        format!("{:05}-{} is this file.\n", self.documents, self.salt)
     }
 
     fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
@@ -128,6 +147,17 @@ impl DocumentWriter {
     }
 }
 
+/// The character at which the needle begins.
+fn needle_start(depth: f64, characters: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length is a length"
+    )]
+    let start = (depth.clamp(0.0, 1.0) * characters as f64) as usize;
+    start
+}
+
 /// A pass phrase that no text holds by chance: two words and four digits.
 pub fn pass_phrase(stream: &mut Stream) -> String {
     let mut word = || {
@@ -148,24 +178,36 @@ mod tests {
     }
 
     #[test]
-    fn documents_differ_from_their_first_line_on() {
+    fn documents_differ_from_their_first_word_on() {
         let mut writer = writer();
         let (first, second) = (writer.write(2_000), writer.write(2_000));
-        assert!(first.text.starts_with("File r1-1.\n"));
-        assert!(second.text.starts_with("File r1-2.\n"));
+        assert!(first.text.starts_with("00001-r1 "));
+        assert!(second.text.starts_with("00002-r1 "));
         for document in [first, second] {
-            assert!((2_000..2_200).contains(&document.text.len()));
+            assert_eq!(document.text.len(), 2_000);
+            assert!(document.text.is_ascii());
         }
     }
 
     #[test]
-    fn a_needle_stands_at_its_depth_once() {
-        for depth in [0.05, 0.5, 0.95] {
+    fn a_needle_stands_at_its_depth_once_and_whole() {
+        for depth in [0.0, 0.05, 0.5, 0.95, 1.0] {
             let text = writer().write_with(10_000, Some((depth, "NEEDLE."))).text;
-            assert_eq!(text.matches("NEEDLE.").count(), 1);
+            assert_eq!(text.matches(" NEEDLE. ").count(), 1, "{depth}");
             let at = text.find("NEEDLE.").unwrap() as f64 / 10_000.0;
-            assert!((at - depth).abs() < 0.02, "{depth}: {at}");
+            assert!((at - depth).abs() < 0.005, "{depth}: {at}");
+            assert!((10_000..10_010).contains(&text.len()));
         }
+    }
+
+    #[test]
+    fn a_copy_differs_in_its_salt_alone() {
+        let mut writer = writer();
+        let document = writer.write_with(2_000, Some((0.5, "NEEDLE.")));
+        let copy = writer.salted_anew(&document);
+        assert_eq!(copy.text.len(), document.text.len());
+        assert_eq!(copy.text[8..], document.text[8..]);
+        assert_ne!(copy.text[..5], document.text[..5]);
     }
 
     #[test]

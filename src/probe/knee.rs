@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::DoseVerdict;
+use crate::units::ratio;
 
 /// Most observations of one search; far above what bisection of 2^40 tokens
 /// needs, so that verdicts which flip at random cannot keep it going.
@@ -143,6 +144,41 @@ impl KneeSearch {
     }
 }
 
+/// A knee seen against the KV pool: it moves with the pool when the loss is one
+/// of capacity, and stands still when it is structural.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolShare {
+    /// Tokens that the pool of one rank holds.
+    pub pool_tokens: u64,
+    /// Prompt tokens of the conversation that has to survive.
+    pub conversation_tokens: u64,
+    /// Largest harmless dose over the pool.
+    pub harmless_ratio: Option<f64>,
+    /// Smallest harmful dose over the pool.
+    pub harmful_ratio: Option<f64>,
+    /// Conversation and smallest harmful dose together over the pool: near 1
+    /// when reuse ends because the pool is full.
+    pub harmful_with_conversation_ratio: Option<f64>,
+}
+
+impl Knee {
+    /// The knee against a pool of `pool_tokens`; `None` without a pool.
+    pub fn share(&self, pool_tokens: u64, conversation_tokens: u64) -> Option<PoolShare> {
+        if pool_tokens == 0 {
+            return None;
+        }
+        let share = |dose: Option<u64>| ratio(dose?, pool_tokens);
+        let both = self.harmful_tokens.map(|dose| dose + conversation_tokens);
+        Some(PoolShare {
+            pool_tokens,
+            conversation_tokens,
+            harmless_ratio: share(self.harmless_tokens),
+            harmful_ratio: share(self.harmful_tokens),
+            harmful_with_conversation_ratio: share(both),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -190,6 +226,16 @@ mod tests {
         }
         let knee = search.result();
         assert_eq!((knee.harmless_tokens, knee.harmful_tokens), (None, Some(0)));
+    }
+
+    #[test]
+    fn a_knee_is_stated_as_a_share_of_the_pool() {
+        let (knee, _) = search(KneeSearch::new(4_000, 100_000, 1_000, 3), 30_000);
+        let share = knee.share(40_000, 10_000).unwrap();
+        assert!((0.72..=0.75).contains(&share.harmless_ratio.unwrap()));
+        assert!((0.75..0.78).contains(&share.harmful_ratio.unwrap()));
+        assert!((1.0..1.03).contains(&share.harmful_with_conversation_ratio.unwrap()));
+        assert_eq!(knee.share(0, 10_000), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::block::BlockSource;
-use super::knee::Knee;
+use super::calibration::Calibration;
+use super::knee::{Knee, PoolShare};
 use super::verdict::{DoseVerdict, NeedleVerdict, ProbeVerdict, TurnVerdict};
 
 /// `schema_version` of probe records.
@@ -73,7 +74,8 @@ impl Fact {
 }
 
 /// The engine as far as it could be read, name to fact: `version`, `model`,
-/// `max_model_len`, `block_size`, `num_gpu_blocks`, `prefix_caching`,
+/// `max_model_len`, `block_size` (flag first), `block_size_metric` (what the
+/// metrics page says), `num_gpu_blocks`, `kv_cache_tokens`, `prefix_caching`,
 /// `retention_interval`, `data_parallel_size`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -97,31 +99,12 @@ impl EngineRecord {
     }
 }
 
-/// How characters were turned into tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Calibration {
-    /// Characters sent.
-    pub characters: u64,
-    /// Prompt tokens the server counted for them.
-    pub prompt_tokens: u64,
-    /// How often the ratio had to be corrected by a real turn.
-    pub corrections: u32,
-}
-
-impl Calibration {
-    /// Characters for `tokens`, rounded up.
-    pub fn characters_for(&self, tokens: u64) -> u64 {
-        let product = u128::from(tokens) * u128::from(self.characters);
-        let characters = product.div_ceil(u128::from(self.prompt_tokens.max(1)));
-        u64::try_from(characters).unwrap_or(u64::MAX)
-    }
-}
-
 /// What a request was sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestKind {
-    /// To learn tokens per character.
+    /// To learn tokens per character: the sample, and a first turn whose size
+    /// was off.
     Calibration,
     /// A turn of a conversation.
     Turn,
@@ -172,6 +155,9 @@ pub struct RequestRow {
     pub previous_tokens: u64,
     /// What had to be reused; null where nothing is asked for.
     pub floor_tokens: Option<u64>,
+    /// Block of the verdict; null without one.
+    #[serde(default)]
+    pub block_tokens: Option<u64>,
     /// Verdict of a conversation turn.
     pub verdict: Option<TurnVerdict>,
 }
@@ -200,6 +186,90 @@ pub struct DoseCase {
     pub measured_tokens: u64,
     /// Verdict.
     pub verdict: DoseVerdict,
+}
+
+/// How a probe came to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeEnd {
+    /// All of it was sent.
+    #[default]
+    Complete,
+    /// The budget was used up.
+    Budget,
+    /// The user stopped it.
+    Interrupted,
+    /// A first turn was not cold; what follows would prove nothing.
+    NotCold,
+    /// The server failed.
+    Failed,
+}
+
+/// Sums over all requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Requests answered.
+    pub request_count: usize,
+    /// Their prompt tokens.
+    pub prompt_tokens: u64,
+    /// Of them served from the cache, where that is known.
+    pub cached_tokens: u64,
+    /// Output tokens.
+    pub completion_tokens: u64,
+}
+
+impl Totals {
+    /// The sums of `rows`.
+    pub fn of(rows: &[RequestRow]) -> Self {
+        let sum = |pick: fn(&RequestRow) -> u64| rows.iter().map(pick).sum();
+        Self {
+            request_count: rows.len(),
+            prompt_tokens: sum(|row| row.prompt_tokens),
+            cached_tokens: sum(|row| row.cached_tokens.unwrap_or(0)),
+            completion_tokens: sum(|row| row.completion_tokens),
+        }
+    }
+}
+
+/// The single arm that makes another probe readable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// The record's file name, or `with-control` when it was run along.
+    pub origin: String,
+    /// Its own arm label.
+    pub arm: Option<String>,
+    /// Wall-clock start, RFC 3339.
+    pub started: String,
+    /// The engine's version then; null when unknown.
+    pub engine_version: serde_json::Value,
+    /// Prompt tokens of its first turn.
+    pub tokens: u64,
+    /// Checked turns.
+    pub checked_count: usize,
+    /// Of them passed.
+    pub passed_count: usize,
+    /// Verdict.
+    pub verdict: ProbeVerdict,
+    /// Its requests.
+    pub requests: Vec<RequestRow>,
+}
+
+impl Control {
+    /// What is quoted of `record`.
+    pub fn of(record: &ProbeRecord, origin: impl Into<String>) -> Self {
+        let first = record.turns().next();
+        Self {
+            origin: origin.into(),
+            arm: record.arm.clone(),
+            started: record.started.clone(),
+            engine_version: record.engine.get("version").value.clone(),
+            tokens: first.map_or(0, |row| row.prompt_tokens),
+            checked_count: record.checked_count,
+            passed_count: record.passed_count,
+            verdict: record.verdict,
+            requests: record.requests.clone(),
+        }
+    }
 }
 
 /// The whole record.
@@ -235,14 +305,23 @@ pub struct ProbeRecord {
     pub doses: Vec<DoseCase>,
     /// Knee, where one was searched for.
     pub knee: Option<Knee>,
+    /// The knee as a share of the KV pool, where both are known.
+    #[serde(default)]
+    pub knee_share: Option<PoolShare>,
     /// Needles in the order tried.
     pub needles: Vec<NeedleCase>,
     /// Turns and cases left out, and why (budget, interruption).
     pub not_reached: Vec<String>,
     /// What the reader should know besides.
     pub notes: Vec<String>,
-    /// Verdict of the `single` arm on the same engine, where one is quoted.
-    pub control: Option<ProbeVerdict>,
+    /// The `single` arm, where one is quoted.
+    pub control: Option<Control>,
+    /// How it came to its end.
+    #[serde(default)]
+    pub end: ProbeEnd,
+    /// Sums over all requests.
+    #[serde(default)]
+    pub totals: Totals,
     /// Checked turns.
     pub checked_count: usize,
     /// Of them passed.
@@ -251,9 +330,94 @@ pub struct ProbeRecord {
     pub verdict: ProbeVerdict,
 }
 
+impl ProbeRecord {
+    /// `kind` of every record.
+    pub const KIND: &'static str = "pcload.probe";
+
+    /// The turns of its conversations, questions for a needle among them.
+    pub fn turns(&self) -> impl Iterator<Item = &RequestRow> {
+        self.requests.iter().filter(|row| row.kind.is_turn())
+    }
+}
+
+impl RequestKind {
+    /// Whether it is a turn of a conversation that others have a part in.
+    pub const fn is_turn(self) -> bool {
+        matches!(self, Self::Turn | Self::Question)
+    }
+
+    /// Whether its reuse is judged: turns, and copies that must be cold.
+    pub const fn is_judged(self) -> bool {
+        self.is_turn() || matches!(self, Self::ColdControl)
+    }
+}
+
+impl ProbeKind {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Alternation => "alternation",
+            Self::Dose => "dose",
+            Self::Needle => "needle",
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A record of conversation A whose turns got `verdicts`, at block 480.
+    pub(crate) fn record(probe: ProbeKind, verdicts: &[TurnVerdict]) -> ProbeRecord {
+        let row = |(index, verdict): (usize, &TurnVerdict)| RequestRow {
+            kind: RequestKind::Turn,
+            side: "A".to_owned(),
+            round: u32::try_from(index).unwrap() + 1,
+            prompt_tokens: 3_100,
+            cached_tokens: Some(match verdict {
+                TurnVerdict::Ok | TurnVerdict::NotCold => 2_400,
+                _ => 0,
+            }),
+            completion_tokens: 8,
+            source: ReuseSource::Usage,
+            ttft_ms: Some(12.0),
+            e2el_ms: Some(20.0),
+            previous_tokens: if index == 0 { 0 } else { 3_040 },
+            floor_tokens: (index > 0).then_some(2_400),
+            block_tokens: Some(480),
+            verdict: Some(*verdict),
+        };
+        let requests: Vec<RequestRow> = verdicts.iter().enumerate().map(row).collect();
+        let (verdict, checked_count, passed_count) = crate::probe::sum_up(&requests, &[]);
+        ProbeRecord {
+            kind: ProbeRecord::KIND.to_owned(),
+            schema_version: PROBE_SCHEMA_VERSION,
+            tool_version: "0.1.0".to_owned(),
+            probe,
+            arm: None,
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            engine: EngineRecord::default(),
+            options: serde_json::json!({}),
+            calibration: None,
+            block_tokens: Some(480),
+            block_source: BlockSource::Metric,
+            retention_tokens: 0,
+            totals: Totals::of(&requests),
+            requests,
+            doses: Vec::new(),
+            knee: None,
+            knee_share: None,
+            needles: Vec::new(),
+            not_reached: Vec::new(),
+            notes: Vec::new(),
+            control: None,
+            end: ProbeEnd::Complete,
+            checked_count,
+            passed_count,
+            verdict,
+        }
+    }
 
     #[test]
     fn a_better_source_is_never_overwritten() {
@@ -264,16 +428,5 @@ mod tests {
         assert_eq!(engine.get("block_size"), &Fact::new(480, FactSource::Flag));
         assert_eq!(engine.get("version"), &Fact::UNKNOWN);
         assert_eq!(engine.get("never"), &Fact::UNKNOWN);
-    }
-
-    #[test]
-    fn characters_are_rounded_up() {
-        let calibration = Calibration {
-            characters: 20_000,
-            prompt_tokens: 4_700,
-            corrections: 0,
-        };
-        assert_eq!(calibration.characters_for(4_700), 20_000);
-        assert_eq!(calibration.characters_for(60_000), 255_320);
     }
 }

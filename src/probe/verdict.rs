@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::block::{BlockDecision, BlockSource, larger_block_that_explains};
-use super::floor::{first_reuse_floor, next_turn_floor};
+use super::floor::next_turn_floor;
 use crate::units::BlockSize;
 
 /// Verdict of one conversation turn.
@@ -103,14 +103,16 @@ pub struct TurnFacts {
 
 impl Judge {
     /// Tokens a healthy server reuses in the turn after `previous_tokens`.
-    /// Without a block: 90 % of them, rounded up.
+    /// Without a block: 90 % of them, rounded up. The first reuse is rounded
+    /// down to the retention interval.
     pub fn floor(&self, round: u32, previous_tokens: u64) -> u64 {
-        match self.block.block {
+        let plain = match self.block.block {
             None => (previous_tokens * 9).div_ceil(10),
-            Some(block) if round == 2 => {
-                first_reuse_floor(previous_tokens, block, self.retention_tokens)
-            }
             Some(block) => next_turn_floor(previous_tokens, block),
+        };
+        match (round, self.retention_tokens) {
+            (2, 1..) => plain / self.retention_tokens * self.retention_tokens,
+            _ => plain,
         }
     }
 
@@ -284,6 +286,12 @@ mod tests {
         };
         assert_eq!(judge.turn(turn(2, 1_000, Some(900))), TurnVerdict::Ok);
         assert_eq!(judge.turn(turn(2, 1_000, Some(899))), TurnVerdict::Partial);
+        let retaining = Judge {
+            retention_tokens: 400,
+            ..judge
+        };
+        assert_eq!(retaining.floor(2, 1_000), 800);
+        assert_eq!(retaining.floor(3, 1_000), 900);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,6 +19,7 @@ use url::Url;
 
 use crate::engine::read;
 use crate::service::answer::{ServedModel, bounded, error_words, models_of, usage_of};
+use crate::service::chat::Headers;
 use crate::service::control_error::ControlError;
 use crate::service::credential::{Redactor, shown};
 use crate::service::endpoint::Endpoint;
@@ -72,6 +73,9 @@ impl ControlClient {
             .chain(&settings.proxy)
             .map(String::as_str);
         let mut redactor = Redactor::new(&settings.api_key, urls);
+        for value in settings.headers.secrets() {
+            redactor.add(value);
+        }
         let mut endpoint = |field, url: &str| {
             let endpoint = Endpoint::new(field, url, &settings.api_key, &http)?;
             if let Some(value) = &endpoint.authorization
@@ -312,8 +316,21 @@ impl ControlClient {
     }
 }
 
+/// Further headers as the client takes them.
+pub(super) fn headers_of(headers: &Headers) -> Result<HeaderMap, ControlError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in &headers.0 {
+        let bad = || ControlError::BadHeader { name: name.clone() };
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        map.insert(key, value);
+    }
+    Ok(map)
+}
+
 fn client(settings: &ControlSettings) -> Result<Client, ControlError> {
-    let mut headers = HeaderMap::new();
+    let mut headers = headers_of(&settings.headers)?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut builder = Client::builder()
         .user_agent(concat!("pcload/", env!("CARGO_PKG_VERSION")))
@@ -335,7 +352,7 @@ fn client(settings: &ControlSettings) -> Result<Client, ControlError> {
 }
 
 /// The cause at the bottom of an error's chain: what the system said.
-fn innermost(error: &reqwest::Error) -> String {
+pub(super) fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;

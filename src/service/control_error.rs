@@ -76,6 +76,12 @@ pub enum ControlError {
     /// A key that cannot stand in a header.
     #[error("the API key holds characters that cannot be sent in a header")]
     BadKey,
+    /// A header that cannot be sent. Its value may be a secret.
+    #[error("`{name}` is no header, or its value cannot be sent")]
+    BadHeader {
+        /// Its name.
+        name: String,
+    },
     /// The HTTP client cannot be set up.
     #[error("cannot set up the HTTP client: {reason}")]
     NoClient {
@@ -100,6 +106,7 @@ impl ControlError {
             Self::Metrics(error) => error.code(),
             Self::BadUrl { .. } => "SERVICE_URL_INVALID",
             Self::BadKey => "API_KEY_INVALID",
+            Self::BadHeader { .. } => "HEADER_INVALID",
             Self::NoClient { .. } => "HTTP_CLIENT_FAILED",
         }
     }

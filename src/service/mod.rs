@@ -7,6 +7,7 @@
 
 mod answer;
 mod block_size;
+pub mod chat;
 pub mod chunk;
 pub mod client;
 pub mod clock;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::{EngineChoice, ReadOptions, Snapshot};
 use crate::measure::Usage;
+use crate::service::chat::Headers;
 use crate::service::credential::{ApiKey, shown_url};
 use crate::service::reset_answer::ResetVerdict;
 use crate::units::DpRank;
@@ -40,6 +41,8 @@ pub struct ControlSettings {
     pub extra_body: Map<String, Value>,
     /// Proxy for every request; the environment's are never used.
     pub proxy: Option<String>,
+    /// Further headers of every request; they may hold secrets.
+    pub headers: Headers,
 }
 
 impl ControlSettings {
@@ -62,6 +65,7 @@ impl ControlSettings {
             cache_salt: None,
             extra_body: Map::new(),
             proxy: None,
+            headers: Headers::default(),
         }
     }
 
@@ -91,6 +95,7 @@ impl fmt::Debug for ControlSettings {
             .field("cache_salt", &self.cache_salt.is_some())
             .field("extra_body", &self.extra_body)
             .field("proxy", &self.proxy.as_deref().map(shown_url))
+            .field("headers", &self.headers)
             .finish()
     }
 }

@@ -1,0 +1,73 @@
+//! `pcload compare`: two records side by side.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::{output, probe};
+use crate::artifacts::pyjson;
+use crate::probe::{Comparison, Line, compare};
+
+/// Columns of the narrowest terminal that is served.
+const COLUMNS: u16 = 80;
+
+/// Options of `compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// First record.
+    #[arg(value_name = "A")]
+    pub left: PathBuf,
+    /// Second record.
+    #[arg(value_name = "B")]
+    pub right: PathBuf,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
+    let (left, right) = (probe::record(&args.left)?, probe::record(&args.right)?);
+    let comparison = compare(&left, &right)
+        .map_err(|error| Failure::input("PROBES_DIFFER", error.to_string()))?;
+    let voice = global.voice();
+    voice.say(&table(&comparison));
+    let value = json!(comparison);
+    output::print(&(pyjson::line(&value) + "\n"))?;
+    Ok(Exit::Done)
+}
+
+/// What differs in the setting, and the whole result.
+fn table(comparison: &Comparison) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(COLUMNS)
+        .set_header([comparison.probe.name(), "A", "B", ""]);
+    let differing = comparison.setting.iter().filter(|line| !line.same);
+    for line in differing.chain(&comparison.result) {
+        table.add_row(cells(line));
+    }
+    table.to_string()
+}
+
+fn cells(line: &Line) -> [String; 4] {
+    let differs = if line.same { "" } else { "differs" };
+    [
+        line.name.clone(),
+        shown(&line.left),
+        shown(&line.right),
+        differs.to_owned(),
+    ]
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,166 @@
+//! `pcload probe`: runs a probe, shows it as it runs, writes its record.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "edge: starts the runtime and listens for signals"
+)]
+
+mod args;
+mod settings;
+mod words;
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+pub(super) use args::ProbeArgs;
+pub(super) use settings::record;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::logging;
+use super::output::{self, Voice};
+use crate::artifacts::{pyjson, write_atomic};
+use crate::drive::probe::{self as driver, ProbeEvent, ProbeOutcome, ProbeSettings};
+use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict};
+
+/// Runs the command.
+pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
+    let resolved = settings::resolve(&args.probe)?;
+    let secrets = resolved.settings.api_key.expose().map(str::to_owned);
+    logging::start(global, None, secrets.into_iter().collect());
+    let voice = global.voice();
+    let outcome = driven(&resolved.settings, voice)?;
+    write(&resolved.out, &outcome.record)?;
+    show(&outcome.record, &resolved.out, voice);
+    let summary = summary(&outcome.record, &resolved.out);
+    output::print(&(pyjson::line(&summary) + "\n"))?;
+    ended(outcome)
+}
+
+/// Runs the probe; the first signal stops it in order, the second at once.
+fn driven(settings: &ProbeSettings, voice: Voice) -> Result<ProbeOutcome, Failure> {
+    let refused = |error: io::Error| Failure::world("RUNTIME_FAILED", error.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(refused)?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let mut watch = |event: ProbeEvent<'_>| say(event, voice);
+        let probe = driver::run(settings, &stop, &mut watch);
+        tokio::pin!(probe);
+        tokio::select! {
+            outcome = &mut probe => return Ok(outcome?),
+            signal = signalled() => signal.map_err(refused)?,
+        }
+        stop.cancel();
+        tokio::select! {
+            outcome = &mut probe => Ok(outcome?),
+            _ = signalled() => {
+                let message = "stopped twice: no record is written";
+                Err(Failure::new(Exit::Interrupted, "INTERRUPTED", message))
+            }
+        }
+    })
+}
+
+/// Waits for an interrupt or a request to terminate.
+async fn signalled() -> io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn say(event: ProbeEvent<'_>, voice: Voice) {
+    match event {
+        ProbeEvent::Engine(record) => voice.say(&words::engine(record)),
+        ProbeEvent::Begin { control: true } => voice.say("the single arm:"),
+        ProbeEvent::Begin { control: false } => voice.say("the probe:"),
+        ProbeEvent::Row(row) => voice.say(&words::row(row)),
+        ProbeEvent::Dose(case) => voice.say(&words::dose(case)),
+        ProbeEvent::Needle(case) => voice.say(&words::needle(case)),
+    }
+}
+
+fn write(path: &Path, record: &ProbeRecord) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(record)
+        .map_err(|error| Failure::world("RECORD_UNWRITABLE", error.to_string()))?;
+    text.push('\n');
+    Ok(write_atomic(path, text.as_bytes())?)
+}
+
+fn show(record: &ProbeRecord, path: &Path, voice: Voice) {
+    voice.say("");
+    voice.say(&words::table(record));
+    let cases = record.doses.iter().map(words::dose);
+    for case in cases.chain(record.needles.iter().map(words::needle)) {
+        voice.say(&case);
+    }
+    voice.say(&words::block(record));
+    for note in &record.notes {
+        voice.say(&words::wrapped(&format!("- {note}")));
+    }
+    if !record.not_reached.is_empty() {
+        let left = record.not_reached.join(", ");
+        voice.say(&words::wrapped(&format!("- not reached: {left}")));
+    }
+    voice.say(&record.headline());
+    voice.say(&format!("record: {}", path.display()));
+}
+
+/// The result on stdout: one line, the rows left to the record.
+fn summary(record: &ProbeRecord, path: &Path) -> Value {
+    json!({
+        "kind": record.kind,
+        "probe": record.probe,
+        "arm": record.arm,
+        "verdict": record.verdict,
+        "end": record.end,
+        "checked_count": record.checked_count,
+        "passed_count": record.passed_count,
+        "failures": record.failures(),
+        "block_tokens": record.block_tokens,
+        "block_source": record.block_source,
+        "retention_tokens": record.retention_tokens,
+        "knee": record.knee,
+        "knee_share": record.knee_share,
+        "doses": record.doses,
+        "needles": record.needles,
+        "control": record.control.as_ref().map(|control| control.verdict),
+        "not_reached": record.not_reached,
+        "totals": record.totals,
+        "record": path.to_string_lossy(),
+    })
+}
+
+/// The exit status, with an error line where nothing could be judged.
+fn ended(outcome: ProbeOutcome) -> Result<Exit, Failure> {
+    let record = outcome.record;
+    if let Some(failure) = outcome.failure {
+        return Err(failure.into());
+    }
+    if record.end == ProbeEnd::Interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    let reason = record.notes.first().cloned().unwrap_or_default();
+    match record.verdict {
+        ProbeVerdict::Passed => Ok(Exit::Done),
+        ProbeVerdict::Reproduced => Ok(Exit::No),
+        ProbeVerdict::NotCold => Err(Failure::input("NOT_COLD", reason)),
+        ProbeVerdict::NothingJudged => {
+            let message = match reason.as_str() {
+                "" => "no turn could be checked",
+                reason => reason,
+            };
+            Err(Failure::input("NOTHING_JUDGED", message))
+        }
+    }
+}

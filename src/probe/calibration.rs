@@ -1,0 +1,133 @@
+//! How many characters make how many tokens on this server: a line through what
+//! its usage said. Hard-coded ratios silently change the arm.
+
+use serde::{Deserialize, Serialize};
+
+/// Share of the wanted size by which a first turn may be off, 0..=1.
+pub const SIZE_TOLERANCE_RATIO: f64 = 0.01;
+
+/// Two measurements give a line only if their lengths differ by this share.
+const LINE_DIFFERENCE_RATIO: f64 = 0.2;
+
+/// How characters are turned into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Characters sent in the newest measurement.
+    pub characters: u64,
+    /// Prompt tokens the server counted for them.
+    pub prompt_tokens: u64,
+    /// Tokens that a chat template adds to any message; 0 until two lengths
+    /// have been measured.
+    #[serde(default)]
+    pub overhead_tokens: f64,
+    /// How often the ratio had to be corrected by a real turn.
+    pub corrections: u32,
+}
+
+impl Calibration {
+    /// What one sample says; `None` when the server counted nothing.
+    pub fn new(characters: u64, prompt_tokens: u64) -> Option<Self> {
+        (characters > 0 && prompt_tokens > 0).then_some(Self {
+            characters,
+            prompt_tokens,
+            overhead_tokens: 0.0,
+            corrections: 0,
+        })
+    }
+
+    /// Tokens per character, more than 0.
+    pub fn tokens_per_character(&self) -> f64 {
+        (self.prompt_tokens as f64 - self.overhead_tokens) / self.characters as f64
+    }
+
+    /// Characters for a prompt of `tokens`, rounded up.
+    pub fn characters_for(&self, tokens: u64) -> u64 {
+        let text_tokens = (tokens as f64 - self.overhead_tokens).max(0.0);
+        let characters = (text_tokens / self.tokens_per_character()).ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a length; the cast saturates"
+        )]
+        let characters = characters as u64;
+        characters
+    }
+
+    /// Takes a further measurement. With a length that differs enough from the
+    /// one before, the two give a line, and its offset is the overhead.
+    pub fn measured(&mut self, characters: u64, prompt_tokens: u64) {
+        let Some(newest) = Self::new(characters, prompt_tokens) else {
+            return;
+        };
+        let (length, tokens) = (
+            characters as f64 - self.characters as f64,
+            prompt_tokens as f64 - self.prompt_tokens as f64,
+        );
+        let longer = characters.max(self.characters) as f64;
+        if length.abs() >= LINE_DIFFERENCE_RATIO * longer && tokens / length > 0.0 {
+            let overhead = prompt_tokens as f64 - tokens / length * characters as f64;
+            // A line that leaves the text no tokens comes from noise.
+            let most = prompt_tokens.min(self.prompt_tokens) as f64 / 2.0;
+            self.overhead_tokens = overhead.clamp(0.0, most);
+        } else {
+            self.overhead_tokens = self.overhead_tokens.min(prompt_tokens as f64 / 2.0);
+        }
+        self.characters = newest.characters;
+        self.prompt_tokens = newest.prompt_tokens;
+    }
+}
+
+/// Whether `measured_tokens` is off the wanted size by more than
+/// [`SIZE_TOLERANCE_RATIO`].
+pub fn is_off(wanted_tokens: u64, measured_tokens: u64) -> bool {
+    let difference = wanted_tokens.abs_diff(measured_tokens) as f64;
+    difference > SIZE_TOLERANCE_RATIO * wanted_tokens as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn characters_are_rounded_up() {
+        let calibration = Calibration::new(20_000, 4_700).unwrap();
+        assert_eq!(calibration.characters_for(4_700), 20_000);
+        assert_eq!(calibration.characters_for(60_000), 255_320);
+        assert_eq!(Calibration::new(20_000, 0), None);
+    }
+
+    #[test]
+    fn one_percent_is_on_and_more_is_off() {
+        for (measured, off) in [
+            (55_000, false),
+            (54_450, false),
+            (55_551, true),
+            (48_000, true),
+        ] {
+            assert_eq!(is_off(55_000, measured), off, "{measured}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_lengths_give_the_template_and_the_ratio(
+            overhead in 0_u64..200,
+            per_thousand in 100_u64..900,
+            wanted in 500_u64..200_000,
+        ) {
+            let count = |characters: u64| overhead + characters * per_thousand / 1_000;
+            let mut calibration = Calibration::new(20_000, count(20_000)).unwrap();
+            let mut characters = calibration.characters_for(wanted);
+            for _ in 0..3 {
+                if !is_off(wanted, count(characters)) {
+                    break;
+                }
+                calibration.measured(characters, count(characters));
+                characters = calibration.characters_for(wanted);
+            }
+            prop_assert!(!is_off(wanted, count(characters)), "{calibration:?} {characters}");
+        }
+    }
+}

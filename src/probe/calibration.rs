@@ -53,35 +53,51 @@ impl Calibration {
         characters
     }
 
-    /// Takes a further measurement. With a length that differs enough from the
-    /// one before, the two give a line, and its offset is the overhead.
+    /// Tokens that a prompt of `characters` should have.
+    fn tokens_for(&self, characters: u64) -> f64 {
+        self.overhead_tokens + characters as f64 * self.tokens_per_character()
+    }
+
+    /// Takes a further measurement. One that fits is no news: texts differ by
+    /// chance, and following each of them would only make sizes wander. One
+    /// that does not fit, of another length, gives a line through both, whose
+    /// offset is the overhead; of a like length, another ratio.
     pub fn measured(&mut self, characters: u64, prompt_tokens: u64) {
-        let Some(newest) = Self::new(characters, prompt_tokens) else {
+        if characters == 0 || prompt_tokens == 0 {
             return;
-        };
-        let (length, tokens) = (
-            characters as f64 - self.characters as f64,
-            prompt_tokens as f64 - self.prompt_tokens as f64,
-        );
-        let longer = characters.max(self.characters) as f64;
-        if length.abs() >= LINE_DIFFERENCE_RATIO * longer && tokens / length > 0.0 {
-            let overhead = prompt_tokens as f64 - tokens / length * characters as f64;
-            // A line that leaves the text no tokens comes from noise.
-            let most = prompt_tokens.min(self.prompt_tokens) as f64 / 2.0;
-            self.overhead_tokens = overhead.clamp(0.0, most);
-        } else {
-            self.overhead_tokens = self.overhead_tokens.min(prompt_tokens as f64 / 2.0);
         }
-        self.characters = newest.characters;
-        self.prompt_tokens = newest.prompt_tokens;
+        let tokens = prompt_tokens as f64;
+        if !differs(self.tokens_for(characters), tokens) {
+            return;
+        }
+        let longer = characters.max(self.characters) as f64;
+        let length = characters as f64 - self.characters as f64;
+        let slope = (tokens - self.prompt_tokens as f64) / length;
+        let overhead = tokens - slope * characters as f64;
+        let shorter_tokens = prompt_tokens.min(self.prompt_tokens) as f64;
+        let is_line = length.abs() >= LINE_DIFFERENCE_RATIO * longer
+            && (0.0..=shorter_tokens / 2.0).contains(&overhead);
+        if is_line {
+            self.overhead_tokens = overhead;
+            if characters < self.characters {
+                return;
+            }
+        } else {
+            self.overhead_tokens = self.overhead_tokens.min(tokens / 2.0);
+        }
+        self.characters = characters;
+        self.prompt_tokens = prompt_tokens;
     }
 }
 
 /// Whether `measured_tokens` is off the wanted size by more than
 /// [`SIZE_TOLERANCE_RATIO`].
 pub fn is_off(wanted_tokens: u64, measured_tokens: u64) -> bool {
-    let difference = wanted_tokens.abs_diff(measured_tokens) as f64;
-    difference > SIZE_TOLERANCE_RATIO * wanted_tokens as f64
+    differs(wanted_tokens as f64, measured_tokens as f64)
+}
+
+fn differs(wanted: f64, measured: f64) -> bool {
+    (wanted - measured).abs() > SIZE_TOLERANCE_RATIO * wanted
 }
 
 #[cfg(test)]
@@ -108,6 +124,21 @@ mod tests {
         ] {
             assert_eq!(is_off(55_000, measured), off, "{measured}");
         }
+    }
+
+    #[test]
+    fn what_fits_is_no_news_and_what_does_not_is() {
+        let mut calibration = Calibration::new(20_000, 5_000).unwrap();
+        calibration.measured(12_000, 3_020);
+        assert_eq!(calibration, Calibration::new(20_000, 5_000).unwrap());
+        // 1,000 characters are 250 tokens and a template of 40: a line.
+        calibration.measured(1_000, 290);
+        assert_eq!(calibration.characters, 20_000);
+        assert!((calibration.overhead_tokens - 42.1).abs() < 0.1);
+        // A ratio that no line explains is taken as it is.
+        let mut calibration = Calibration::new(20_000, 5_000).unwrap();
+        calibration.measured(16_000, 5_333);
+        assert_eq!(calibration.characters_for(5_333), 16_000);
     }
 
     proptest! {

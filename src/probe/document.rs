@@ -125,7 +125,8 @@ impl DocumentWriter {
     }
 
     fn sentence(&mut self, text: &mut String) {
-        let number = self.stream.between(2, 990);
+        // As many digits each time: sizes in tokens then vary less.
+        let number = self.stream.between(100, 999);
         let person = self.pick(PEOPLE);
         let (first, rest) = person.split_at(1);
         text.push_str(&first.to_uppercase());

@@ -29,7 +29,7 @@ pub use design::{
 pub use document::{Document, DocumentWriter, pass_phrase};
 pub use floor::{first_reuse_floor, next_turn_floor, replay_reuse};
 pub use knee::{Knee, KneeSearch, PoolShare};
-pub use notes::{clean_arm, describe};
+pub use notes::{describe, why_nothing};
 pub use record::{
     Control, DoseCase, EngineRecord, Fact, FactSource, NeedleCase, PROBE_SCHEMA_VERSION, ProbeEnd,
     ProbeKind, ProbeRecord, RequestKind, RequestRow, ReuseSource, Totals,

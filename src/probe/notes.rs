@@ -5,12 +5,24 @@ use super::block::BlockSource;
 use super::record::{ProbeEnd, ProbeKind, ProbeRecord, ReuseSource};
 use super::verdict::{DoseVerdict, NeedleVerdict, ProbeVerdict, TurnVerdict};
 
+/// Why a record judges nothing: a first turn that was not cold, or no turn and
+/// no case that could be checked.
+pub fn why_nothing(record: &ProbeRecord) -> String {
+    let why = invalid(record)
+        .or_else(|| needles(record))
+        .or_else(|| undecided(record));
+    why.unwrap_or_else(|| match record.end {
+        ProbeEnd::Budget => "the budget was used up before a turn could be checked".to_owned(),
+        _ => "no turn could be checked".to_owned(),
+    })
+}
+
 /// What a passed probe does not say.
 const CLEAN_ARM: &str = "a clean arm speaks for this arm only: to claim a fix, the arm that showed \
                          the defect must still show it";
 
 /// The sentence that goes with a clean arm, where the record is one.
-pub fn clean_arm(record: &ProbeRecord) -> Option<&'static str> {
+fn clean_arm(record: &ProbeRecord) -> Option<&'static str> {
     (record.verdict == ProbeVerdict::Passed).then_some(CLEAN_ARM)
 }
 
@@ -109,14 +121,17 @@ fn undecided(record: &ProbeRecord) -> Option<String> {
         .collect();
     let first = undecided.first()?;
     let why = match (first.cached_tokens, first.floor_tokens) {
-        (None, _) => "their reuse is not reported, which is not the same as no reuse",
-        (_, Some(0)) => "their conversations are shorter than two blocks",
+        (None, _) => "reuse is not reported, which is not the same as no reuse",
+        (_, Some(0)) => "the conversation is shorter than two blocks",
         _ => {
-            "block size not confirmed: their reuse is short of the metric's block, but fits a \
-             larger one; --block N settles it"
+            "block size not confirmed: reuse falls short by this block, but fits a larger one; \
+             --block N settles it"
         }
     };
-    Some(format!("{} turns are undecided: {why}", undecided.len()))
+    Some(match undecided.len() {
+        1 => format!("1 turn is undecided: {why}"),
+        count => format!("{count} turns are undecided: {why}"),
+    })
 }
 
 fn needles(record: &ProbeRecord) -> Option<String> {

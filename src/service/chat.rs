@@ -209,7 +209,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// Keys of [`Body`] that further keys may not replace, and `n`, whose usage
+/// Body keys of this client that further keys may not replace, and `n`, whose usage
 /// counts a prompt once and looks it up several times.
 pub const OWN_BODY_KEYS: &[&str] = &[
     "model",

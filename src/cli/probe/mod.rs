@@ -25,7 +25,7 @@ use super::logging;
 use super::output::{self, Voice};
 use crate::artifacts::{pyjson, write_atomic};
 use crate::drive::probe::{self as driver, ProbeEvent, ProbeOutcome, ProbeSettings};
-use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict};
+use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict, why_nothing};
 
 /// Runs the command.
 pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
@@ -150,17 +150,10 @@ fn ended(outcome: ProbeOutcome) -> Result<Exit, Failure> {
     if record.end == ProbeEnd::Interrupted {
         return Ok(Exit::Interrupted);
     }
-    let reason = record.notes.first().cloned().unwrap_or_default();
     match record.verdict {
         ProbeVerdict::Passed => Ok(Exit::Done),
         ProbeVerdict::Reproduced => Ok(Exit::No),
-        ProbeVerdict::NotCold => Err(Failure::input("NOT_COLD", reason)),
-        ProbeVerdict::NothingJudged => {
-            let message = match reason.as_str() {
-                "" => "no turn could be checked",
-                reason => reason,
-            };
-            Err(Failure::input("NOTHING_JUDGED", message))
-        }
+        ProbeVerdict::NotCold => Err(Failure::input("NOT_COLD", why_nothing(&record))),
+        ProbeVerdict::NothingJudged => Err(Failure::input("NOTHING_JUDGED", why_nothing(&record))),
     }
 }

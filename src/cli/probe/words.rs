@@ -37,9 +37,9 @@ pub(super) fn engine(record: &EngineRecord) -> String {
 /// One request as it was answered.
 pub(super) fn row(row: &RequestRow) -> String {
     let what = match (row.kind, row.round) {
-        (RequestKind::Calibration, _) => format!("{} (for size)", row.side),
-        (RequestKind::ColdControl, _) => format!("{} cold copy", row.side),
-        (RequestKind::Dose, _) => format!("{} traffic", row.side),
+        (RequestKind::Calibration, _) => format!("{} sizing", row.side),
+        (RequestKind::ColdControl, _) => format!("{} copy", row.side),
+        (RequestKind::Dose, _) => format!("{} sent", row.side),
         (_, 0) => row.side.clone(),
         (_, round) => format!("{} r{round}", row.side),
     };
@@ -50,7 +50,7 @@ pub(super) fn row(row: &RequestRow) -> String {
         format!("  {}", word(&json!(verdict)))
     });
     format!(
-        "{what:<20} prompt {:>9}  cached {:>9}{floor}{verdict}",
+        "{what:<22} prompt {:>9}  cached {:>9}{floor}{verdict}",
         grouped(row.prompt_tokens),
         cached(row),
     )
@@ -214,7 +214,7 @@ mod tests {
     fn a_line_says_what_was_due_and_what_came() {
         assert_eq!(
             row(&turn(Some(0))),
-            "A r2                 prompt   130,040  cached         0 of 128,384 due  LOST"
+            "A r2                   prompt   130,040  cached         0 of 128,384 due  LOST"
         );
         assert!(row(&turn(None)).contains("cached         ?"));
         assert!(row(&turn(Some(1))).chars().count() <= usize::from(COLUMNS));

@@ -6,6 +6,7 @@
     reason = "edge: waits for the signal that ends the server"
 )]
 
+mod choices;
 mod faults;
 
 use std::io::Write as _;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use choices::{AnswersArg, CountingArg, PaceArg, ReleaseArg};
+use clap::Args;
 use faults::FaultArgs;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -223,50 +225,6 @@ const EXAMPLES: &str = "Examples:
     pcload sim --pace fixed --ttft-ms 50 --itl-ms 20 --truth-log truth.jsonl
   A bad day, the same every time:
     pcload sim --seed 7 --fault-stall 0.01 --fault-503 0.05 --fault-retry-after 1";
-
-/// `--release`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ReleaseArg {
-    /// Empty reset answers; lookups counted at every step.
-    #[value(name = "0.24.0")]
-    V0_24_0,
-    /// The newer of the recorded servers.
-    #[value(name = "0.32.0")]
-    V0_32_0,
-}
-
-/// `--counting`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CountingArg {
-    /// As the release does.
-    Release,
-    /// Once, at admission (from vLLM 0.27).
-    Admission,
-    /// At every lookup, also of requests that go on waiting (up to 0.26).
-    EveryLookup,
-}
-
-/// `--pace`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PaceArg {
-    /// Continuous batching by a cost model.
-    Batched,
-    /// `--ttft-ms` and `--itl-ms`, whatever else runs.
-    Fixed,
-    /// Everything at once, as fast as the client reads.
-    Flood,
-}
-
-/// `--answers`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AnswersArg {
-    /// The truth.
-    Right,
-    /// Another prompt's truth, after a cache hit.
-    Stale,
-    /// Nothing.
-    Never,
-}
 
 /// Default of `--max-model-len`, where the pool holds as much.
 const MODEL_LEN: u64 = 131_072;

@@ -150,7 +150,7 @@ fn a_bos_is_not_counted_but_moves_the_blocks() {
     // fourth block is the last canonical token and 15 of the seed.
     assert_eq!(
         prompt.first_divergent_block_sha256,
-        pcload::prompts::tuple_sha256(&sent[48..64])
+        pcload::units::id_tuple_sha256(&sent[48..64])
     );
     assert!(!prompt.text.contains("<s>"));
 }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use pcload::plan::Plan;
-use pcload::prompts::list_sha256;
 use pcload::scenario::{CacheMode, Selection};
+use pcload::units::id_list_sha256;
 use prompt_checks::{Built, Shape, build, check, load_corpus, load_tokenizer, own, plan, shared};
 use serde_json::json;
 
@@ -94,7 +94,7 @@ fn dump(tokenizer: &Path, corpus: &Path, plan: &Plan, built: &Built) {
         .zip(&built.prefixes)
         .map(|(group, (_, ids))| {
             let entry = json!({
-                "canonical_prefix_sha256": list_sha256(ids),
+                "canonical_prefix_sha256": id_list_sha256(ids),
                 "canonical_prefix_tokens": ids.len(),
                 "max_shared_prefix_tokens": group.max_shared_prefix_tokens,
             });

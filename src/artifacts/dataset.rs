@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::artifacts::added::AddedTokens;
-use crate::artifacts::digest::{id_tuple_sha256, sha256_hex};
 use crate::artifacts::figures::{CacheSettings, Figures, RequestFacts};
 use crate::artifacts::pyjson;
 use crate::artifacts::redact::redacted;
@@ -18,6 +17,7 @@ use crate::prompts::{BuiltPrompt, CanonicalPrefix, WarmupPrompt};
 use crate::scenario::{CacheMode, InputLength, OutputLength, PromptFormat, Scenario};
 use crate::theory::{HitAccount, Theory};
 use crate::tokenizer::{Identity, Tokenizer};
+use crate::units::{id_tuple_sha256, sha256_hex};
 
 /// What the manifest says of a tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]

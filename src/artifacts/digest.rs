@@ -1,43 +1,10 @@
-//! The SHA-256 digests of artifacts: raw bytes, lists of token ids in the
-//! spelling of Python, and a writer that digests what passes through it.
+//! A writer that digests what passes through it.
 
-use std::fmt::Write as _;
 use std::io;
 
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 of `bytes`, lowercase hex.
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Digest of a list of ids, over the text `[1, 2, 3]`.
-pub fn id_list_sha256(ids: &[u32]) -> String {
-    sha256_hex(format!("[{}]", joined(ids)).as_bytes())
-}
-
-/// Digest of a tuple of ids, over the text `(1, 2, 3)`, or `(7,)` for one.
-pub fn id_tuple_sha256(ids: &[u32]) -> String {
-    let comma = if ids.len() == 1 { "," } else { "" };
-    sha256_hex(format!("({}{comma})", joined(ids)).as_bytes())
-}
-
-fn joined(ids: &[u32]) -> String {
-    let mut text = String::with_capacity(ids.len() * 7);
-    for (place, id) in ids.iter().enumerate() {
-        let separator = if place == 0 { "" } else { ", " };
-        write!(text, "{separator}{id}").expect("writing to a string does not fail");
-    }
-    text
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    text
-}
+use crate::units::hex;
 
 /// Counts and digests the bytes on their way to `inner`.
 pub(crate) struct DigestingWriter<W> {
@@ -77,23 +44,7 @@ impl<W: io::Write> io::Write for DigestingWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Digests of `golden/vectors.json`, `hash_inputs`.
-    #[test]
-    fn id_digests_use_python_spelling() {
-        assert_eq!(
-            id_list_sha256(&[259, 264, 5]),
-            "281784685b06ddacb3f0a45997a8ff0b87a2b5bc704bc5b34a648f58c4fc45e0"
-        );
-        assert_eq!(
-            id_tuple_sha256(&[259, 264]),
-            "5a79dd00cdffac80cab3dc4286fe9972321d98300f6fb4ed98e581d53856df63"
-        );
-        assert_eq!(
-            id_tuple_sha256(&[7]),
-            "24a6ade6d35f1e5ecc7a2982ec631d0848f6d1a5bd903c1be2c04491e4cc224c"
-        );
-    }
+    use crate::units::sha256_hex;
 
     #[test]
     fn a_digesting_writer_counts_what_passed() {

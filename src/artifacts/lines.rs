@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use crate::artifacts::ArtifactError;
-use crate::artifacts::digest::hex;
 use crate::artifacts::error::at;
+use crate::units::hex;
 
 /// Bytes of the read buffer.
 const READ_BUFFER_BYTES: usize = 1 << 20;

@@ -17,8 +17,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::artifacts::digest::sha256_hex;
 use crate::artifacts::redact::REDACTED;
+use crate::units::sha256_hex;
 
 /// Where a log file ends.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;

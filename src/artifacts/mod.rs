@@ -53,7 +53,6 @@ pub use analysis::{
 };
 pub use dataset::{DataSet, TokenizerFacts};
 pub use deep::{DeepReport, validate_deep};
-pub use digest::{id_list_sha256, id_tuple_sha256, sha256_hex};
 pub use error::{ArtifactError, Finding};
 pub use figures::{CacheSettings, Figures, GroupFigures, LaneCapacity, RequestFacts};
 pub use location::{NotAStamp, SetLocation, Stamp};

@@ -11,7 +11,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::artifacts::dataset::config_sha256;
-use crate::artifacts::digest::sha256_hex;
 use crate::artifacts::error::at;
 use crate::artifacts::figures::{CacheSettings, RequestFacts};
 use crate::artifacts::lines::{Batch, LineSource};
@@ -19,6 +18,7 @@ use crate::artifacts::location::log_path;
 use crate::artifacts::rows::{FullRow, WarmupItem, output_key};
 use crate::artifacts::{AddedTokens, ArtifactError, FORMAT_VERSION, SCHEMA_VERSION, pyjson};
 use crate::scenario::OutputKey;
+use crate::units::sha256_hex;
 use crate::units::{DpRank, GroupIndex};
 
 /// Rows read together by [`RowReader`].

@@ -14,11 +14,12 @@ use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
 use crate::artifacts::analysis::prepared_text;
-use crate::artifacts::digest::{DigestingWriter, sha256_hex};
+use crate::artifacts::digest::DigestingWriter;
 use crate::artifacts::error::at;
 use crate::artifacts::rows::FullRow;
 use crate::artifacts::{ArtifactError, SetLocation, Stamp, pyjson};
 use crate::scenario::OutputKey;
+use crate::units::sha256_hex;
 
 /// Bytes gathered before a row file is written to.
 const ROW_BUFFER_BYTES: usize = 1 << 20;

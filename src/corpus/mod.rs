@@ -6,10 +6,10 @@ mod parse;
 
 use std::path::PathBuf;
 
-use sha2::{Digest as _, Sha256};
-
 pub use load::load;
 pub use parse::parse;
+
+use crate::units::sha256_hex;
 
 /// All texts of a corpus file, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Corpus {
 
     /// SHA-256 of the record's text, lowercase hex.
     pub fn text_sha256(&self, index: usize) -> String {
-        hex_sha256(self.text(index).as_bytes())
+        sha256_hex(self.text(index).as_bytes())
     }
 
     /// SHA-256 of the file's bytes, lowercase hex.
@@ -125,13 +125,4 @@ impl CorpusError {
             _ => None,
         }
     }
-}
-
-fn hex_sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes everything");
-        text
-    })
 }

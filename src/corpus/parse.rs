@@ -11,7 +11,8 @@ use std::fmt;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::corpus::{Corpus, CorpusError, hex_sha256};
+use crate::corpus::{Corpus, CorpusError};
+use crate::units::sha256_hex;
 
 /// Longest piece of a wrong value that a message repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 40;
@@ -47,7 +48,7 @@ pub fn parse(bytes: &[u8], field: &str) -> Result<Corpus, CorpusError> {
     }
     Ok(Corpus {
         texts,
-        sha256: hex_sha256(bytes),
+        sha256: sha256_hex(bytes),
     })
 }
 

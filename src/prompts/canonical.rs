@@ -9,10 +9,10 @@ use crate::prompts::context::Place;
 use crate::prompts::passage::{Materials, Order, Passage, compose, compose_words};
 use crate::prompts::pool::Pool;
 use crate::prompts::seeds::Registry;
-use crate::prompts::{CanonicalPrefix, PromptError, list_sha256, tokens};
+use crate::prompts::{CanonicalPrefix, PromptError, tokens};
 use crate::rng::Seed;
 use crate::scenario::Selection;
-use crate::units::GroupIndex;
+use crate::units::{GroupIndex, id_list_sha256};
 
 /// Places of the pool that a prefix is tried from.
 const ROTATIONS_MAX: usize = 64;
@@ -135,7 +135,7 @@ impl Canonical {
         let (source_indices, source_sha256) = sources(materials, &passage.records);
         let prefix = CanonicalPrefix {
             group,
-            sha256: Arc::from(list_sha256(&passage.ids)),
+            sha256: Arc::from(id_list_sha256(&passage.ids)),
             ids: passage.ids.clone(),
             source_indices,
             source_sha256,

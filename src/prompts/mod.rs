@@ -21,7 +21,6 @@
 mod builder;
 mod canonical;
 mod context;
-mod digest;
 mod passage;
 mod pieces;
 mod pool;
@@ -37,7 +36,6 @@ use crate::tokenizer::TokenizerError;
 use crate::units::{DpRank, GroupIndex};
 
 pub use builder::{Builder, Options};
-pub use digest::{list_sha256, tuple_sha256};
 
 /// The prompt of one planned request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::scenario::document::{self, Document};
 use crate::scenario::json;
@@ -14,6 +13,7 @@ use crate::scenario::section::{Manner, Section};
 use crate::scenario::{
     InputLength, OutputLength, PrefixCacheConfig, RequestsConfig, Scenario, cross,
 };
+use crate::units::sha256_hex;
 
 /// Loads a scenario.
 ///
@@ -38,7 +38,7 @@ pub fn load(
     };
     let origin = Origin {
         path,
-        sha256: sha256(bytes),
+        sha256: sha256_hex(bytes),
     };
     resolve(
         (text, &|_| true),
@@ -175,14 +175,6 @@ pub fn schema() -> Value {
 struct Origin<'a> {
     path: &'a Path,
     sha256: String,
-}
-
-/// SHA-256 in lowercase hex.
-fn sha256(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits =
-        |byte: u8| [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]));
-    Sha256::digest(bytes).into_iter().flat_map(digits).collect()
 }
 
 fn decoded(bytes: &[u8]) -> Result<&str, Problems> {

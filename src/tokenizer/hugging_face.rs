@@ -1,12 +1,12 @@
 //! A `tokenizer.json` behind the room's trait, by the `tokenizers` library. It
 //! takes bytes and refuses to know where they come from.
 
-use sha2::{Digest as _, Sha256};
 use tokenizers::ModelWrapper;
 
 #[cfg(feature = "fast-tokenizer")]
 use crate::tokenizer::fast::Fast;
 use crate::tokenizer::{Identity, Tokenizer, TokenizerError};
+use crate::units::sha256_hex;
 
 /// Texts that show what the post-processor adds. Each is tried until one has
 /// tokens of its own: a toy vocabulary may know none of the letters.
@@ -54,7 +54,7 @@ impl HfTokenizer {
             class: class(inner.get_model()).to_owned(),
             path: path.to_owned(),
             revision: revision.map(str::to_owned),
-            file_sha256: hex(&Sha256::digest(bytes)),
+            file_sha256: sha256_hex(bytes),
         };
         Ok(Self {
             #[cfg(feature = "fast-tokenizer")]
@@ -161,14 +161,6 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>), String> 
             .ok_or_else(|| "its post-processor changes the text's own tokens".to_owned());
     }
     Ok((Vec::new(), Vec::new()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes everything");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! The small types every room shares: block arithmetic, ranks, groups, and
 //! offsets from the start of a run. It refuses to know what they are used for.
 
+mod digest;
+
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use digest::{hex, id_list_sha256, id_tuple_sha256, sha256_hex};
 
 /// Size of one prefix-cache block, in tokens; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

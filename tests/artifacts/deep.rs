@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use pcload::artifacts::{ArtifactError, Finding, id_tuple_sha256, pyjson, validate_deep};
+use pcload::artifacts::{ArtifactError, Finding, pyjson, validate_deep};
 use pcload::tokenizer::Tokenizer;
+use pcload::units::id_tuple_sha256;
 use serde_json::{Value, json};
 
 use crate::corruptions::CORRUPTIONS;

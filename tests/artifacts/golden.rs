@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pcload::artifacts::{PreparedSet, pyjson, sha256_hex};
+use pcload::artifacts::{PreparedSet, pyjson};
 use pcload::tokenizer::{Identity, Tokenizer, TokenizerError};
+use pcload::units::sha256_hex;
 use serde_json::Value;
 
 /// The recorded sets with rows.

@@ -193,7 +193,7 @@ pub(crate) fn check(plan: &Plan, corpus: &Corpus, tokenizer: &HfTokenizer, built
         );
         assert_eq!(
             prompt.seed_sha256,
-            pcload::prompts::tuple_sha256(&prompt.ids[shared..shared + seed])
+            pcload::units::id_tuple_sha256(&prompt.ids[shared..shared + seed])
         );
         assert_eq!(prompt.source_indices.len(), prompt.source_sha256.len());
         let framed = fits(&request.request_id, &prompt.text, &prompt.ids);

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::artifacts::dataset::{analysis, cold_route_strategy, request_section};
 use crate::artifacts::deep::Findings;
-use crate::artifacts::digest::sha256_hex;
 use crate::artifacts::figures::{Figures, status};
 use crate::artifacts::reader::read_document;
 use crate::artifacts::{ArtifactError, PreparedSet, SCHEMA_VERSION, ValidateReport, pyjson};
 use crate::scenario::CacheMode;
 use crate::units::ratio;
+use crate::units::sha256_hex;
 
 /// How far, in tokens, a total may be from the nearest reachable one. The
 /// reference rounds its target to a whole token first and so may lose up to

@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use crate::artifacts::deep::Findings;
-use crate::artifacts::digest::{id_list_sha256, id_tuple_sha256};
 use crate::artifacts::{AddedTokens, ArtifactError, FullRow, PreparedSet, WarmupItem};
 use crate::tokenizer::Tokenizer;
 use crate::units::{BlockSize, GroupIndex};
+use crate::units::{id_list_sha256, id_tuple_sha256};
 
 /// The check's state between two batches.
 pub(super) struct PromptCheck<'a> {

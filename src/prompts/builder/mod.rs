@@ -18,11 +18,12 @@ use crate::prompts::pieces::Library;
 use crate::prompts::seeds::{Blocks, Registry, draw_seed, ids};
 use crate::prompts::tokens;
 use crate::prompts::words::{WordIndex, Words};
-use crate::prompts::{BuiltPrompt, CanonicalPrefix, PromptError, WarmupPrompt, tuple_sha256};
+use crate::prompts::{BuiltPrompt, CanonicalPrefix, PromptError, WarmupPrompt};
 use crate::rng::{Seed, Stream};
 use crate::scenario::Selection;
 use crate::tokenizer::Tokenizer;
 use crate::units::GroupIndex;
+use crate::units::id_tuple_sha256;
 
 /// Prompts that are in memory at once. At 4,096 tokens one takes some 40 kB.
 const CHUNK: usize = 256;
@@ -280,7 +281,7 @@ impl<'a> Builder<'a> {
             return Ok(Err(mismatch));
         }
         let (source_indices, source_sha256) = sources(self.materials(), &suffix.records);
-        let seed_sha256 = tuple_sha256(&ids[shared..fixed]);
+        let seed_sha256 = id_tuple_sha256(&ids[shared..fixed]);
         let block = self.blocks.behind(&ids, shared);
         Ok(Ok(BuiltPrompt {
             index,
@@ -289,7 +290,7 @@ impl<'a> Builder<'a> {
             source_sha256,
             canonical_prefix_sha256: self.groups[&request.group].canonical.prefix.sha256.clone(),
             divergence_block_sha256: seed_sha256.clone(),
-            first_divergent_block_sha256: tuple_sha256(block.expect("a seed fills its block")),
+            first_divergent_block_sha256: id_tuple_sha256(block.expect("a seed fills its block")),
             seed_sha256,
             text,
             ids,

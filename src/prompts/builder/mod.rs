@@ -22,8 +22,7 @@ use crate::prompts::{BuiltPrompt, CanonicalPrefix, PromptError, WarmupPrompt};
 use crate::rng::{Seed, Stream};
 use crate::scenario::Selection;
 use crate::tokenizer::Tokenizer;
-use crate::units::GroupIndex;
-use crate::units::id_tuple_sha256;
+use crate::units::{GroupIndex, id_tuple_sha256};
 
 /// Prompts that are in memory at once. At 4,096 tokens one takes some 40 kB.
 const CHUNK: usize = 256;

@@ -28,6 +28,7 @@
 
 mod added;
 mod analysis;
+mod analysis_schema;
 mod dataset;
 mod deep;
 mod digest;
@@ -51,6 +52,7 @@ pub use analysis::{
     AnalysisStatus, KvPolling, KvSample, MetricsPage, RankActual, RunOutcome, WarmupResult,
     record_run,
 };
+pub use analysis_schema::analysis_schema;
 pub use dataset::{DataSet, TokenizerFacts};
 pub use deep::{DeepReport, validate_deep};
 pub use error::{ArtifactError, Finding};

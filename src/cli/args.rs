@@ -24,6 +24,7 @@ use super::probe::ProbeArgs;
 #[command(after_help = "Examples:
   pcload demo                                   the whole story on a simulated server
   pcload inspect --scenario scenario.json       what hit rate is possible?
+  pcload doctor --scenario scenario.json        is everything there that a run needs?
   pcload run --scenario scenario.json           what does my server really give?
   pcload probe alternation --url http://127.0.0.1:8000
 
@@ -81,6 +82,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Recompute actual hit rates from two saved metrics pages; sends nothing.
     Analyze(AnalyzeArgs),
+    /// Check scenario, tokenizer, corpus and server without load.
+    Doctor(ScenarioArgs),
     /// Serve a simulated vLLM with a real block-hash prefix cache.
     Sim(Box<super::sim::SimArgs>),
     /// See the whole benchmark on a simulated server; needs nothing else.
@@ -96,6 +99,8 @@ pub enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write one for each command.
+    Man(ManArgs),
 }
 
 /// `--scenario`.
@@ -203,9 +208,23 @@ pub struct SchemaArgs {
     pub kind: SchemaKind,
 }
 
+/// Options of `man`.
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// Write `pcload.1` and a page for each command here.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
 /// What there are schemas of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SchemaKind {
     /// Scenario files.
     Scenario,
+    /// Load profiles.
+    Profile,
+    /// `analysis.json`.
+    Analysis,
+    /// A line of `records.jsonl`.
+    Record,
 }

@@ -7,10 +7,12 @@ mod compare;
 mod convert;
 mod dataset;
 mod demo;
+mod doctor;
 mod exit;
 mod inputs;
 mod inspect;
 mod logging;
+mod man;
 mod output;
 mod prepare;
 mod probe;
@@ -55,12 +57,14 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(args, global),
         Command::Run(args) => run::run(args, global),
         Command::Analyze(args) => analyze::run(args, global),
+        Command::Doctor(args) => doctor::run(args, global),
         Command::Sim(args) => sim::run(args),
         Command::Demo(args) => demo::run(args, global),
         Command::Probe(args) => probe::run(args, global),
         Command::Compare(args) => compare::run(args, global),
         Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => schema::completions(*shell),
+        Command::Man(args) => man::run(args),
     }
 }
 

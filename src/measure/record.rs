@@ -1,12 +1,13 @@
 //! One row of `records.jsonl`: the raw stamps of one request, from which every
 //! latency is derived, and nothing that could not be checked against them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{DpRank, GroupIndex, RunOffset};
 
 /// Where a chunk's time stamp comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimestampSource {
     /// The kernel's receive time of the bytes that completed the event.
@@ -17,7 +18,9 @@ pub enum TimestampSource {
 
 /// Which part of a run a request belongs to, for statistics. Hit accounting
 /// takes them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum StatsPhase {
     /// Excluded by the profile's `warmup_requests`.
@@ -30,13 +33,14 @@ pub enum StatsPhase {
 
 /// Everything known of one formal request. All offsets are nanoseconds since
 /// the start of the run on one monotonic clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRecord {
     /// Place in the send order, `full.jsonl`'s `sequence_index`.
     pub sequence_index: u32,
     /// `full.jsonl`'s `request_id`.
     pub request_id: String,
     /// Prefix group.
+    #[schemars(with = "String")]
     pub group_id: GroupIndex,
     /// Rank asked for by header.
     pub dp_rank: Option<DpRank>,
@@ -93,7 +97,7 @@ pub struct RequestRecord {
 }
 
 /// Token counts as the server reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// `prompt_tokens`.
     pub prompt_tokens: u64,
@@ -104,7 +108,7 @@ pub struct Usage {
 }
 
 /// How a request ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub enum Outcome {
     /// Status 2xx, no error object, at least one choice, a proper end.
@@ -114,7 +118,7 @@ pub enum Outcome {
 }
 
 /// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// Counted by this.
     pub kind: FailureKind,
@@ -125,7 +129,9 @@ pub struct Failure {
 }
 
 /// Kinds of failure. They are counted by kind, never by message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// No connection.
@@ -149,7 +155,7 @@ pub enum FailureKind {
 }
 
 /// One attempt of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// Just before it was handed to the HTTP client.
     pub t_send_ns: RunOffset,

@@ -18,6 +18,7 @@ mod pcload;
 mod problem;
 mod profile;
 mod profile_fields;
+mod profile_schema;
 mod rule;
 mod section;
 mod selection;
@@ -39,4 +40,5 @@ pub use profile::{
     Arrival, FileReader, LoadProfile, PROFILE_INVALID, ProfileError, ProfileProblem, Stage,
     StageEnd, StageLoad,
 };
+pub use profile_schema::profile_schema;
 pub use url::redact_url;

@@ -15,7 +15,7 @@ use super::trace::parse_trace;
 pub const PROFILE_INVALID: &str = "PROFILE_INVALID";
 
 /// Most stages of one profile.
-const STAGES_MAX: usize = 1_000;
+pub(super) const STAGES_MAX: usize = 1_000;
 
 /// A load profile, every rule checked that needs no data set.
 #[derive(Clone, Debug, PartialEq)]

@@ -43,9 +43,21 @@ impl BlockSize {
 
 /// Index of a data-parallel rank inside one server, from 0.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct DpRank(pub u32);
 
 impl fmt::Display for DpRank {
@@ -102,9 +114,21 @@ impl<'de> Deserialize<'de> for GroupIndex {
 /// Time since the start of a run on its monotonic clock, in nanoseconds.
 /// Negative times (before the clock was started) do not exist.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct RunOffset(pub u64);
 
 impl RunOffset {

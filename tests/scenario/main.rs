@@ -9,11 +9,14 @@
 )]
 
 mod anything;
+#[path = "../conform/mod.rs"]
+mod conform;
 mod endpoint;
 mod input;
 mod lengths;
 mod manifest;
 mod messages;
+mod profile_schema;
 mod reference;
 mod rules;
 mod schema;

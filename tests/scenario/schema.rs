@@ -5,97 +5,9 @@ use std::fs;
 use pcload::scenario::schema;
 use serde_json::{Value, json};
 
+use crate::conform::conforms;
 use crate::input::{base, load_text, outcome, with};
 use crate::reference::shared;
-
-/// Whether `value` conforms to `schema`, for the keywords that scenarios use;
-/// patterns are left out.
-fn conforms(schema: &Value, value: &Value) -> bool {
-    let Value::Object(keywords) = schema else {
-        return schema != &Value::Bool(false);
-    };
-    keywords
-        .iter()
-        .all(|(keyword, rule)| match keyword.as_str() {
-            "$schema" | "title" | "description" | "default" | "pattern" | "format" => true,
-            "type" => match rule {
-                Value::Array(names) => names.iter().any(|name| is_a(name, value)),
-                name => is_a(name, value),
-            },
-            "const" => value == rule,
-            "enum" => rule.as_array().unwrap().contains(value),
-            "anyOf" => rule
-                .as_array()
-                .unwrap()
-                .iter()
-                .any(|rule| conforms(rule, value)),
-            "oneOf" => {
-                rule.as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|rule| conforms(rule, value))
-                    .count()
-                    == 1
-            }
-            "not" => !conforms(rule, value),
-            "minimum" => value
-                .as_f64()
-                .is_none_or(|value| value >= rule.as_f64().unwrap()),
-            "maximum" => value
-                .as_f64()
-                .is_none_or(|value| value <= rule.as_f64().unwrap()),
-            "exclusiveMinimum" => value
-                .as_f64()
-                .is_none_or(|value| value > rule.as_f64().unwrap()),
-            "minLength" => value
-                .as_str()
-                .is_none_or(|text| text.len() as u64 >= rule.as_u64().unwrap()),
-            "maxLength" => value
-                .as_str()
-                .is_none_or(|text| text.len() as u64 <= rule.as_u64().unwrap()),
-            "minItems" => value
-                .as_array()
-                .is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
-            "items" => value
-                .as_array()
-                .is_none_or(|list| list.iter().all(|item| conforms(rule, item))),
-            "required" => value.as_object().is_none_or(|object| {
-                rule.as_array()
-                    .unwrap()
-                    .iter()
-                    .all(|key| object.contains_key(key.as_str().unwrap()))
-            }),
-            "properties" => value.as_object().is_none_or(|object| {
-                object
-                    .iter()
-                    .all(|(key, value)| rule.get(key).is_none_or(|rule| conforms(rule, value)))
-            }),
-            "additionalProperties" => value.as_object().is_none_or(|object| {
-                let known = schema.get("properties");
-                let further = object
-                    .iter()
-                    .filter(|(key, _)| known.is_none_or(|known| known.get(key).is_none()));
-                further.into_iter().all(|(_, value)| conforms(rule, value))
-            }),
-            "propertyNames" => value
-                .as_object()
-                .is_none_or(|object| object.keys().all(|key| conforms(rule, &json!(key)))),
-            other => panic!("the schema has a keyword the test does not know: {other}"),
-        })
-}
-
-fn is_a(name: &Value, value: &Value) -> bool {
-    match name.as_str().unwrap() {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        "number" => value.is_number(),
-        "integer" => value.is_i64() || value.is_u64(),
-        other => panic!("no such type: {other}"),
-    }
-}
 
 /// Every object of the schema with fixed keys, by path, those told by a mode
 /// once for each mode.

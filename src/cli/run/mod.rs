@@ -24,7 +24,7 @@ use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::scenario::{self, ManifestPurpose, ManifestScenario, Scenario};
 
-pub(super) use settings::LoadChoice;
+pub(super) use settings::{LoadChoice, control_settings, load_plan};
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {

@@ -145,16 +145,7 @@ impl Settings {
         rows: &[FullRow],
         choice: &LoadChoice,
     ) -> Result<Self, Failure> {
-        let cache_salt = match &scenario.pcload.cache_salt {
-            None => None,
-            Some(CacheSalt::Fixed(salt)) => Some(salt.clone()),
-            Some(CacheSalt::PerRun) => Some(format!("pcload-{}", fresh_nonce())),
-        };
-        let add_special_tokens = match scenario.pcload.add_special_tokens {
-            SpecialTokens::Auto => None,
-            SpecialTokens::Add => Some(true),
-            SpecialTokens::Omit => Some(false),
-        };
+        let control = control_settings(scenario);
         let (prefix_tokens, suffix_tokens) = added_tokens(set, scenario)?;
         let added = prefix_tokens + suffix_tokens;
         let longest = rows.iter().max_by_key(|row| row.actual_input_tokens);
@@ -167,14 +158,14 @@ impl Settings {
         phases.assume_empty_cache = scenario.service.assume_empty_cache;
         phases.isolated_by_salt = scenario.pcload.cache_salt == Some(CacheSalt::PerRun);
         Ok(Self {
-            control: control_settings(scenario, cache_salt.clone(), add_special_tokens),
+            cache_salt: control.cache_salt.clone(),
+            control,
             phases,
             native: native_config(scenario, choice),
             load: load_plan(scenario, rows.len(), choice)?,
             prefix_tokens,
             suffix_tokens,
-            add_special_tokens,
-            cache_salt,
+            add_special_tokens: special_tokens_flag(scenario),
             poll_interval: Duration::from_secs_f64(scenario.service.poll_interval_seconds),
         })
     }
@@ -203,14 +194,25 @@ fn added_tokens(set: &PreparedSet, scenario: &Scenario) -> Result<(u64, u64), Fa
     ))
 }
 
-fn control_settings(
-    scenario: &Scenario,
-    cache_salt: Option<String>,
-    add_special_tokens: Option<bool>,
-) -> ControlSettings {
+/// `add_special_tokens` as it is sent; `None` where it is not.
+fn special_tokens_flag(scenario: &Scenario) -> Option<bool> {
+    match scenario.pcload.add_special_tokens {
+        SpecialTokens::Auto => None,
+        SpecialTokens::Add => Some(true),
+        SpecialTokens::Omit => Some(false),
+    }
+}
+
+/// What the control side is told, with the salt of one run.
+pub(crate) fn control_settings(scenario: &Scenario) -> ControlSettings {
     let service = &scenario.service;
+    let cache_salt = match &scenario.pcload.cache_salt {
+        None => None,
+        Some(CacheSalt::Fixed(salt)) => Some(salt.clone()),
+        Some(CacheSalt::PerRun) => Some(format!("pcload-{}", fresh_nonce())),
+    };
     let mut extra_body = Map::new();
-    if let Some(add) = add_special_tokens {
+    if let Some(add) = special_tokens_flag(scenario) {
         extra_body.insert("add_special_tokens".to_owned(), json!(add));
     }
     ControlSettings {
@@ -263,7 +265,7 @@ fn read_profile(path: &Path) -> Result<LoadProfile, Failure> {
 
 /// When requests are released: by the command line's profile, else the
 /// scenario's, else a closed loop of `aisbench.model.batch_size`.
-fn load_plan(
+pub(crate) fn load_plan(
     scenario: &Scenario,
     request_count: usize,
     choice: &LoadChoice,

@@ -41,7 +41,8 @@ pub struct BlockEvidence {
     pub option: Option<BlockSize>,
     /// The engine's metric.
     pub metric: Option<BlockSize>,
-    /// Whether the engine's command line carries an explicit block size.
+    /// Whether the metric only repeats an explicit block size of the engine's
+    /// command line.
     pub size_on_command_line: bool,
     /// Cached tokens of the conversation turns after the first.
     pub cached_tokens: Vec<u64>,

@@ -61,6 +61,33 @@ pub struct DocumentWriter {
     stream: Stream,
     salt: String,
     documents: u32,
+    /// People, deeds, things and places.
+    decks: [Deck; 4],
+}
+
+/// Words that are dealt like cards, each once before any comes again: equally
+/// long texts then have nearly equally many tokens.
+#[derive(Clone, Debug)]
+struct Deck {
+    words: &'static [&'static str],
+    left: Vec<&'static str>,
+}
+
+impl Deck {
+    fn new(words: &'static [&'static str]) -> Self {
+        Self {
+            words,
+            left: Vec::new(),
+        }
+    }
+
+    fn deal(&mut self, stream: &mut Stream) -> &'static str {
+        if self.left.is_empty() {
+            self.left = self.words.to_vec();
+            stream.shuffle(&mut self.left);
+        }
+        self.left.pop().expect("a deck has words")
+    }
 }
 
 impl DocumentWriter {
@@ -71,6 +98,7 @@ impl DocumentWriter {
             stream,
             salt: salt.into(),
             documents: 0,
+            decks: [PEOPLE, DEEDS, THINGS, PLACES].map(Deck::new),
         }
     }
 
@@ -119,21 +147,14 @@ impl DocumentWriter {
         format!("{:05}-{} is this file.\n", self.documents, self.salt)
     }
 
-    fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        let index = self.stream.below(list.len() as u64);
-        list[usize::try_from(index).expect("below a list's length")]
-    }
-
     fn sentence(&mut self, text: &mut String) {
-        // As many digits each time: sizes in tokens then vary less.
+        // As many digits each time.
         let number = self.stream.between(100, 999);
-        let person = self.pick(PEOPLE);
+        let stream = &mut self.stream;
+        let [person, deed, thing, place] = self.decks.each_mut().map(|deck| deck.deal(stream));
         let (first, rest) = person.split_at(1);
         text.push_str(&first.to_uppercase());
         text.push_str(rest);
-        let deed = self.pick(DEEDS);
-        let thing = self.pick(THINGS);
-        let place = self.pick(PLACES);
         text.extend([
             " ",
             deed,

@@ -475,3 +475,54 @@ fn client(mut headers: HeaderMap, connect_timeout: Duration) -> Result<Client, C
             reason: innermost(&error.without_url()),
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::chunk::ChunkFacts;
+
+    fn reading(chunks: &[&str]) -> ChatReply {
+        let mut reading = Reading::new(Instant::now());
+        for data in chunks {
+            let found = reading.classifier.classify(b"", data.as_bytes(), None);
+            let facts = match found {
+                Payload::Chunk(facts) => facts,
+                _ => ChunkFacts::default(),
+            };
+            reading.chunk(facts, data);
+        }
+        reading.reply
+    }
+
+    #[test]
+    fn the_role_is_no_content_and_thoughts_are_kept_apart() {
+        let role = r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#;
+        let reply = reading(&[role]);
+        assert!(reply.ttft.is_none() && reply.e2el.is_some());
+        let reply = reading(&[
+            role,
+            r#"{"choices":[{"delta":{"reasoning_content":"hm","content":null}}]}"#,
+            r#"{"choices":[{"delta":{"content":"It "}}]}"#,
+            r#"{"choices":[{"delta":{"content":"is \"so\"."}}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#,
+        ]);
+        assert!(reply.ttft <= reply.e2el && reply.ttft.is_some());
+        assert_eq!(reply.reasoning, "hm");
+        assert_eq!(reply.content, "It is \"so\".");
+        assert_eq!(reply.finish_reason.as_deref(), Some("stop"));
+        let usage = reply.usage.unwrap();
+        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (9, None));
+    }
+
+    #[test]
+    fn header_values_are_not_shown() {
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let headers = Headers(vec![
+            header("X-Gate", "secret-value"),
+            header("X-Rank", "0"),
+        ]);
+        assert_eq!(format!("{headers:?}"), r#"["X-Gate", "X-Rank"]"#);
+        assert_eq!(headers.secrets().collect::<Vec<_>>(), ["secret-value"]);
+    }
+}

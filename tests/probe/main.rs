@@ -15,6 +15,7 @@ mod endings;
 mod inputs;
 mod observed;
 mod server;
+mod simulated;
 mod verdicts;
 
 use std::path::{Path, PathBuf};

@@ -13,6 +13,13 @@ use super::proc_files::ProcFiles;
 /// The gauge whose labels hold vLLM's cache configuration.
 const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
+/// Label of the block that the attention layers really use, whatever was asked
+/// for (vLLM from 0.32 on).
+const RESOLVED_BLOCK: &str = "effective_attention_block_size";
+
+/// Label of the retention interval (vLLM from 0.32 on).
+const RETENTION: &str = "prefix_cache_retention_interval";
+
 /// Asks for one data-parallel rank.
 pub(super) const RANK_HEADER: &str = crate::service::RANK_HEADER;
 
@@ -26,8 +33,9 @@ pub(super) struct Engine {
     pub(super) prefix_caching: Option<bool>,
     /// The metrics page's block.
     pub(super) metric_block: Option<u64>,
-    /// Whether the block size was given on the engine's command line.
-    pub(super) block_by_user: bool,
+    /// Whether the page only repeats what was given on the command line, and
+    /// not the block that the engine has resolved from it.
+    pub(super) block_repeats_flag: bool,
     pub(super) num_gpu_blocks: Option<u64>,
     pub(super) kv_cache_tokens: Option<u64>,
     /// Data-parallel ranks behind the URL.
@@ -64,7 +72,7 @@ pub(super) async fn read(
         model,
         prefix_caching: None,
         metric_block: None,
-        block_by_user: by_flag,
+        block_repeats_flag: by_flag,
         num_gpu_blocks: None,
         kv_cache_tokens: None,
         ranks: 1,
@@ -144,14 +152,20 @@ impl Engine {
         self.num_gpu_blocks = facts.num_gpu_blocks;
         self.kv_cache_tokens = facts.kv_cache_tokens;
         self.prefix_caching = facts.prefix_caching;
-        self.block_by_user |= facts.block_size_set_by_user == Some(true);
+        let by_user = self.block_repeats_flag || facts.block_size_set_by_user == Some(true);
+        let resolved = config_count(&scrape.page, RESOLVED_BLOCK).is_some();
+        self.block_repeats_flag = by_user && !resolved;
         let record = &mut self.record;
         offer(record, "block_size", facts.block_size);
         offer(record, "block_size_metric", facts.block_size);
         offer(record, "num_gpu_blocks", facts.num_gpu_blocks);
         offer(record, "kv_cache_tokens", facts.kv_cache_tokens);
         offer(record, "prefix_caching", facts.prefix_caching);
-        offer(record, "retention_interval", retention(&scrape.page));
+        offer(
+            record,
+            "retention_interval",
+            config_count(&scrape.page, RETENTION),
+        );
         offer(record, "data_parallel_size", Some(self.ranks));
         self.counters = Some(client);
         Ok(())
@@ -195,14 +209,10 @@ fn ranks_seen(error: &MetricsError) -> Option<u32> {
     u32::try_from(seen).ok().filter(|ranks| *ranks > 0)
 }
 
-/// vLLM from 0.32 on states its retention interval on the page.
-fn retention(page: &str) -> Option<u64> {
+/// A count among the labels of vLLM's cache configuration.
+fn config_count(page: &str, label: &str) -> Option<u64> {
     let line = lines(page).find(|line| line.name() == Some(CACHE_CONFIG))?;
-    let sample = line.sample().ok()?;
-    sample
-        .label("prefix_cache_retention_interval")?
-        .parse()
-        .ok()
+    line.sample().ok()?.label(label)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -233,11 +243,9 @@ mod tests {
     fn a_page_states_its_retention_interval_or_does_not() {
         let page = |label: &str| format!("# HELP x\nvllm:cache_config_info{{{label}}} 1.0\n");
         let label = "prefix_cache_retention_interval=\"13056\"";
-        assert_eq!(retention(&page(label)), Some(13_056));
-        assert_eq!(
-            retention(&page("prefix_cache_retention_interval=\"None\"")),
-            None
-        );
-        assert_eq!(retention(&page("block_size=\"16\"")), None);
+        let count = |label: &str| config_count(&page(label), RETENTION);
+        assert_eq!(count(label), Some(13_056));
+        assert_eq!(count("prefix_cache_retention_interval=\"None\""), None);
+        assert_eq!(count("block_size=\"16\""), None);
     }
 }

@@ -142,7 +142,7 @@ pub async fn run(
             block: BlockEvidence {
                 option: settings.block,
                 metric: engine.metric_block.and_then(BlockSize::new),
-                size_on_command_line: engine.block_by_user,
+                size_on_command_line: engine.block_repeats_flag,
                 cached_tokens: Vec::new(),
             },
             retention_tokens,
@@ -223,7 +223,7 @@ fn admit(settings: &ProbeSettings, engine: &Engine) -> Result<(), ProbeError> {
             settings.design.control().check_context(context)?;
         }
     }
-    let trusted = engine.metric_block.filter(|_| !engine.block_by_user);
+    let trusted = engine.metric_block.filter(|_| !engine.block_repeats_flag);
     match (settings.retention_tokens, settings.block, trusted) {
         (Some(interval), None, Some(block)) => multiple(interval, block),
         _ => Ok(()),

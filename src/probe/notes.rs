@@ -31,6 +31,7 @@ pub fn describe(record: &ProbeRecord) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(invalid(record));
     notes.extend(control(record));
+    notes.extend(other_engine(record));
     notes.extend(block(record));
     notes.extend(undecided(record));
     notes.extend(needles(record));
@@ -67,7 +68,13 @@ fn control(record: &ProbeRecord) -> Option<String> {
     let Some(control) = &record.control else {
         let advice = "no single arm is quoted: run `pcload probe single` or add --with-control to \
                       tell interleaving from a cache that does not work at all";
-        return (record.verdict == ProbeVerdict::Reproduced).then(|| advice.to_owned());
+        // Doses are their own control where one of them did no harm.
+        let harmless = record
+            .doses
+            .iter()
+            .any(|case| case.verdict == DoseVerdict::Ok);
+        let wanted = record.verdict == ProbeVerdict::Reproduced && !harmless;
+        return wanted.then(|| advice.to_owned());
     };
     Some(match (control.verdict, record.verdict) {
         (ProbeVerdict::Passed, ProbeVerdict::Reproduced) => format!(
@@ -86,6 +93,28 @@ fn control(record: &ProbeRecord) -> Option<String> {
         (ProbeVerdict::NotCold | ProbeVerdict::NothingJudged, _) => {
             "the single arm judged nothing, so it is no control".to_owned()
         }
+    })
+}
+
+/// A control that was run on another engine, or at another size.
+fn other_engine(record: &ProbeRecord) -> Option<String> {
+    let control = record.control.as_ref()?;
+    let version = &record.engine.get("version").value;
+    let told = !control.engine_version.is_null() && !version.is_null();
+    if told && control.engine_version != *version {
+        return Some(format!(
+            "the single arm ran on engine version {}, this one on {version}: it is no control for \
+             this engine",
+            control.engine_version
+        ));
+    }
+    let tokens = record.turns().next()?.prompt_tokens;
+    let off = super::is_off(tokens, control.tokens) && record.probe != ProbeKind::Single;
+    off.then(|| {
+        format!(
+            "the single arm began with {} tokens, this probe with {tokens}",
+            control.tokens
+        )
     })
 }
 
@@ -286,6 +315,24 @@ mod tests {
         lost.control = Some(Control::of(&broken, "single.json"));
         assert!(said(&lost, "nothing about interleaving can be read"));
         assert_eq!(lost.failures(), ["A round 2 LOST"]);
+    }
+
+    #[test]
+    fn a_control_of_another_engine_or_size_is_said() {
+        let turns = [TurnVerdict::Cold, TurnVerdict::Lost];
+        let mut lost = record(ProbeKind::Alternation, &turns);
+        let mut single = record(ProbeKind::Single, &[TurnVerdict::Cold, TurnVerdict::Ok]);
+        let version = |text: &str| Fact::new(text, FactSource::Metric);
+        lost.engine.offer("version", version("0.29.0"));
+        lost.control = Some(Control::of(&single, "single.json"));
+        assert!(!said(&lost, "no control for this engine") && !said(&lost, "began with"));
+        single.engine.offer("version", version("0.30.0"));
+        lost.control = Some(Control::of(&single, "single.json"));
+        assert!(said(&lost, "no control for this engine"));
+        single.engine = lost.engine.clone();
+        single.requests[0].prompt_tokens = 1_000;
+        lost.control = Some(Control::of(&single, "single.json"));
+        assert!(said(&lost, "began with 1000 tokens"));
     }
 
     #[test]

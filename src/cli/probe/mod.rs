@@ -34,8 +34,10 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
     logging::start(global, None, secrets.into_iter().collect());
     let voice = global.voice();
     let outcome = driven(&resolved.settings, voice)?;
+    // Shown first: a disk that refuses the record must not hide the result.
+    show(&outcome.record, voice);
     write(&resolved.out, &outcome.record)?;
-    show(&outcome.record, &resolved.out, voice);
+    voice.say(&format!("record: {}", resolved.out.display()));
     let summary = summary(&outcome.record, &resolved.out);
     output::print(&(pyjson::line(&summary) + "\n"))?;
     ended(outcome)
@@ -97,7 +99,7 @@ fn write(path: &Path, record: &ProbeRecord) -> Result<(), Failure> {
     Ok(write_atomic(path, text.as_bytes())?)
 }
 
-fn show(record: &ProbeRecord, path: &Path, voice: Voice) {
+fn show(record: &ProbeRecord, voice: Voice) {
     voice.say("");
     voice.say(&words::table(record));
     let cases = record.doses.iter().map(words::dose);
@@ -113,7 +115,6 @@ fn show(record: &ProbeRecord, path: &Path, voice: Voice) {
         voice.say(&words::wrapped(&format!("- not reached: {left}")));
     }
     voice.say(&record.headline());
-    voice.say(&format!("record: {}", path.display()));
 }
 
 /// The result on stdout: one line, the rows left to the record.

@@ -135,7 +135,11 @@ impl Sender {
             }
         };
         let Some(usage) = reply.usage else {
-            return Err(Stop::Refused(ProbeError::UsageMissing));
+            let missing = ProbeError::UsageMissing;
+            return Err(match self.prompt_tokens {
+                0 => Stop::Refused(missing),
+                _ => Stop::Failed(missing),
+            });
         };
         self.uncounted = false;
         self.prompt_tokens += usage.prompt_tokens;

@@ -217,6 +217,8 @@ fn record(
         t_send_ns: t_send,
         first_byte_ns: first_byte,
         first_event_ns: facts.first_event,
+        last_event_ns: facts.last_event,
+        events: facts.events,
         first_choice_ns: facts.first_choice,
         last_choice_ns: facts.last_choice,
         stream_end_ns: stream_end,

@@ -1,6 +1,7 @@
 //! The request record and what is derived from its stamps. The room has never
 //! heard of HTTP: it is given stamps and facts, whoever took them.
 
+pub mod aisbench;
 mod derive;
 mod logs;
 mod record;

@@ -60,6 +60,14 @@ pub struct RequestRecord {
     pub first_byte_ns: Option<RunOffset>,
     /// First SSE event of any kind, comments not counted.
     pub first_event_ns: Option<RunOffset>,
+    /// Last SSE event of any kind but `[DONE]`, comments not counted; with
+    /// `include_usage` usually the usage event. Absent in older records.
+    #[serde(default)]
+    pub last_event_ns: Option<RunOffset>,
+    /// SSE events of any kind but `[DONE]`, comments not counted; 0 in older
+    /// records.
+    #[serde(default)]
+    pub events: u32,
     /// First chunk with a non-empty `choices` array.
     pub first_choice_ns: Option<RunOffset>,
     /// Last chunk with a non-empty `choices` array; where the request ends.

@@ -32,6 +32,8 @@ pub(crate) fn stream(stamps: &[f64], output_tokens: u64) -> RequestRecord {
         t_send_ns: at(0.0),
         first_byte_ns: content_ns.first().copied(),
         first_event_ns: content_ns.first().copied(),
+        last_event_ns: content_ns.last().copied(),
+        events: u32::try_from(content_ns.len()).expect("few stamps"),
         first_choice_ns: content_ns.first().copied(),
         last_choice_ns: content_ns.last().copied(),
         stream_end_ns: content_ns.last().copied(),

@@ -18,6 +18,10 @@ pub const TEXT_BYTES_MAX: usize = 1 << 20;
 pub struct AnswerFacts {
     /// First SSE event of any kind, comments not counted.
     pub first_event: Option<RunOffset>,
+    /// Last SSE event of any kind but `[DONE]`, comments not counted.
+    pub last_event: Option<RunOffset>,
+    /// Events of any kind but `[DONE]`, comments not counted.
+    pub events: u32,
     /// First chunk with a non-empty `choices` array.
     pub first_choice: Option<RunOffset>,
     /// Last chunk with a non-empty `choices` array.
@@ -207,6 +211,10 @@ impl State<'_> {
 
     fn event(&mut self, payload: Payload, data: &[u8], stamp: ReadStamp) {
         self.facts.first_event.get_or_insert(stamp.at);
+        if !matches!(payload, Payload::Done) {
+            self.facts.last_event = Some(stamp.at);
+            self.facts.events += 1;
+        }
         match payload {
             Payload::Chunk(chunk) => self.chunk(chunk, stamp),
             Payload::Done => self.facts.done = true,

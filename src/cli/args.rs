@@ -176,6 +176,41 @@ pub struct RunArgs {
     /// Further percentiles for the latency table, such as `25,99.99`.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub percentiles: Vec<f64>,
+    /// Who sends the formal requests.
+    #[arg(long, value_enum, default_value_t = Driver::Native)]
+    pub driver: Driver,
+    /// Template of the AISBench configuration, in place of the scenario's.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Python that AISBench is installed in; else that of the active virtual
+    /// environment.
+    #[arg(long, value_name = "FILE", env = "PCLOAD_PYTHON")]
+    pub python: Option<PathBuf>,
+    /// Whose definitions the latencies are also reported by.
+    #[arg(long, value_enum, default_value_t = Definitions::Pcload)]
+    pub definitions: Definitions,
+}
+
+/// Who sends the formal requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Driver {
+    /// This program.
+    #[default]
+    Native,
+    /// AISBench, as a child process.
+    Aisbench,
+    /// One after the other, with a parity table.
+    Both,
+}
+
+/// Whose definitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Definitions {
+    /// This program's.
+    #[default]
+    Pcload,
+    /// AISBench's tables besides.
+    Aisbench,
 }
 
 /// Options of `analyze`.

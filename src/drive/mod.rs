@@ -1,6 +1,7 @@
 //! Everything that happens against a server, in time: the phases around the
 //! formal load, lanes, load profiles, the native driver.
 
+pub mod aisbench;
 pub mod concurrency;
 mod config;
 mod crew;

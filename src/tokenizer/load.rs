@@ -24,21 +24,7 @@ pub fn load(
     base_dir: &Path,
     revision: Option<&str>,
 ) -> Result<HfTokenizer, TokenizerError> {
-    let path = match resolve(name, base_dir, revision, &hub_caches()) {
-        #[cfg(feature = "hub")]
-        Err(TokenizerError::NotFound { looked_at, .. })
-            if hub_folder(name).is_some() && !hub::is_offline() =>
-        {
-            hub::download(name, revision.unwrap_or("main"), FILE).map_err(|message| {
-                TokenizerError::Download {
-                    name: name.to_owned(),
-                    message,
-                    looked_at,
-                }
-            })?
-        }
-        other => other?,
-    };
+    let path = locate(name, base_dir, revision)?;
     let bytes = fs::read(&path).map_err(|source| TokenizerError::Unreadable {
         path: path.clone(),
         source,
@@ -50,6 +36,30 @@ pub fn load(
         },
         other => other,
     })
+}
+
+/// Path of the `tokenizer.json` that [`load`] reads; with the feature `hub` it
+/// is downloaded where it is nowhere.
+pub fn locate(
+    name: &str,
+    base_dir: &Path,
+    revision: Option<&str>,
+) -> Result<PathBuf, TokenizerError> {
+    match resolve(name, base_dir, revision, &hub_caches()) {
+        #[cfg(feature = "hub")]
+        Err(TokenizerError::NotFound { looked_at, .. })
+            if hub_folder(name).is_some() && !hub::is_offline() =>
+        {
+            hub::download(name, revision.unwrap_or("main"), FILE).map_err(|message| {
+                TokenizerError::Download {
+                    name: name.to_owned(),
+                    message,
+                    looked_at,
+                }
+            })
+        }
+        other => other,
+    }
 }
 
 /// Path of the `tokenizer.json` that `name` means; `caches` are the Hugging

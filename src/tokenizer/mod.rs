@@ -12,7 +12,7 @@ mod load;
 use std::path::PathBuf;
 
 pub use hugging_face::HfTokenizer;
-pub use load::{load, resolve};
+pub use load::{load, locate, resolve};
 
 /// A tokenizer as a completions server applies it to a text prompt.
 ///

@@ -59,7 +59,10 @@ fn timed(run: &str) -> (Vec<Timed>, u64) {
         &read(run, "time_points.jsonl"),
     )
     .unwrap();
-    let successes = rows.iter().enumerate().filter(|(_, (detail, _))| detail.success);
+    let successes = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, (detail, _))| detail.success);
     let successes: Vec<Timed> = successes
         .map(|(line, (detail, times))| {
             let (input, output) = counted(run, line, detail);
@@ -127,7 +130,11 @@ fn the_tables_read_as_their_description_says() {
         ("no-usage-bos", "OutputTokens", "Average", 11.0),
         ("one-token", "TPOT", "Average", 2.2),
     ] {
-        assert_eq!(printed(run).cell(metric, statistic), Some(expected), "{run} {metric}");
+        assert_eq!(
+            printed(run).cell(metric, statistic),
+            Some(expected),
+            "{run} {metric}"
+        );
     }
     let failed = printed("http-500");
     assert_eq!(failed.figure("Total Requests"), Some(16.0));

@@ -11,10 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::Finished;
 use super::requests::planned_rows;
 use super::sequence::{Sequence, Told, cannot_write};
 use super::settings::LoadChoice;
+use super::{Finished, aisbench};
 use crate::analyze::{
     self, Analysis, BlockFacts, ClientHealth, ColdProof, ControlFacts, Counters, Inputs, KvFacts,
     KvGauges, KvSample, Limits, ProfileFacts, Routing, StageFacts, StageLoad,
@@ -38,8 +38,8 @@ pub(super) fn judge(
     let analysis = analysis(sequence, &told, &counters, choice)?;
     write_kv(&told.directory.kv(), &told.kv)?;
     write_histograms(&told)?;
-    let failure = failure(&told);
-    let outcome = outcome(&told, &counters, &analysis)?;
+    let failure = failure(sequence, &told);
+    let outcome = outcome(sequence, &told, &counters, &analysis)?;
     let document = artifacts::record_run(sequence.set, &outcome, Some(&told.directory))?;
     tracing::info!(run = told.directory.number(), verdict = ?analysis.verdict, "written");
     Ok(Finished {
@@ -89,7 +89,7 @@ fn analysis(
         control: &control_facts(told),
         kv: &kv_facts(&told.kv, told.kv_origin),
         profile: &profile_facts(&sequence.settings.load, &told.outcome),
-        client: &client_health(&told.outcome),
+        client: &client_health(&told),
         limits,
         slo,
         percentiles: &choice.percentiles,
@@ -185,7 +185,12 @@ fn profile_facts(load: &LoadPlan, outcome: &NativeOutcome) -> ProfileFacts {
     }
 }
 
-fn client_health(outcome: &NativeOutcome) -> ClientHealth {
+/// Of AISBench nothing is known.
+fn client_health(told: &Told) -> ClientHealth {
+    if told.aisbench.is_some() {
+        return ClientHealth::default();
+    }
+    let outcome = &told.outcome;
     ClientHealth {
         runtime_lag_p99_ms: outcome.health.runtime_lag.p99_us.map(|us| us / 1e3),
         cpu_share: Some(outcome.health.cpu_share),
@@ -194,7 +199,7 @@ fn client_health(outcome: &NativeOutcome) -> ClientHealth {
 }
 
 /// What went wrong since the formal phase began, the gravest first.
-fn failure(told: &Told) -> Option<Failure> {
+fn failure(sequence: &Sequence<'_>, told: &Told) -> Option<Failure> {
     let outcome = &told.outcome;
     if let Some(error) = &outcome.journal_error {
         let message = format!("records could not be written: {error}");
@@ -207,6 +212,10 @@ fn failure(told: &Told) -> Option<Failure> {
             outcome.unsent
         );
         return Some(Failure::new(Exit::Interrupted, "INTERRUPTED", message));
+    }
+    let by_child = told.aisbench.as_ref();
+    if let Some(failure) = by_child.and_then(|done| aisbench::failure(done, sequence.rows.len())) {
+        return Some(failure);
     }
     if let Err(error) = &told.after {
         return Some(error.clone().into());
@@ -232,10 +241,20 @@ fn failure(told: &Told) -> Option<Failure> {
     None
 }
 
-fn outcome(told: &Told, counters: &Counters, analysis: &Analysis) -> Result<RunOutcome, Failure> {
+fn outcome(
+    sequence: &Sequence<'_>,
+    told: &Told,
+    counters: &Counters,
+    analysis: &Analysis,
+) -> Result<RunOutcome, Failure> {
+    let child_failed = told
+        .aisbench
+        .as_ref()
+        .is_some_and(|done| aisbench::failure(done, sequence.rows.len()).is_some());
     let status = match (told.outcome.interrupted, &told.after) {
         (true, _) => AnalysisStatus::Interrupted,
         (false, Err(_)) => AnalysisStatus::Incomplete,
+        (false, Ok(_)) if child_failed => AnalysisStatus::Incomplete,
         (false, Ok(_)) => AnalysisStatus::Complete,
     };
     let page = |reading: &Reading| MetricsPage {
@@ -264,10 +283,10 @@ fn outcome(told: &Told, counters: &Counters, analysis: &Analysis) -> Result<RunO
         baseline: Some(page(&told.baseline)),
         after: told.after.as_ref().ok().map(page),
         actual: actual(told, counters),
-        aisbench_exit_code: None,
+        aisbench_exit_code: told.aisbench.as_ref().and_then(|done| done.end.status),
         kv_polling: (told.kv.interval_seconds > 0.0).then(|| kv_polling(&told.kv)),
-        warnings: warnings(told),
-        extension: extension(told, analysis)?,
+        warnings: warnings(sequence, told),
+        extension: extension(sequence, told, analysis)?,
     })
 }
 
@@ -306,7 +325,7 @@ fn kv_polling(kv: &KvSamples) -> KvPolling {
 }
 
 /// Warnings of the phases, in the reference's list.
-fn warnings(told: &Told) -> Vec<Value> {
+fn warnings(sequence: &Sequence<'_>, told: &Told) -> Vec<Value> {
     let warmup = told.warmup.iter().flat_map(|report| &report.warnings);
     told.precheck
         .warnings
@@ -314,17 +333,21 @@ fn warnings(told: &Told) -> Vec<Value> {
         .chain(&told.reset.warnings)
         .chain(warmup)
         .map(|warning| json!(warning))
+        .chain(sequence.aisbench.iter().flat_map(aisbench::warnings))
         .collect()
 }
 
 /// The analysis's own section: the judgment and what it rests on.
-fn extension(told: &Told, analysis: &Analysis) -> Result<Value, Failure> {
+fn extension(sequence: &Sequence<'_>, told: &Told, analysis: &Analysis) -> Result<Value, Failure> {
     let mut section = to_value(analysis)?;
     section["run"] = json!({
         "number": told.directory.number(),
         "started_unix_ns": told.outcome.clock_start_unix_ns,
-        "driver": "native",
+        "driver": if told.aisbench.is_some() { "aisbench" } else { "native" },
     });
+    if let (Some(done), Some(ready)) = (&told.aisbench, &sequence.aisbench) {
+        section["aisbench"] = aisbench::section(done, ready);
+    }
     section["precheck"] = to_value(&told.precheck)?;
     section["reset"] = to_value(&told.reset)?;
     section["warmup"] = to_value(&told.warmup)?;
@@ -332,7 +355,8 @@ fn extension(told: &Told, analysis: &Analysis) -> Result<Value, Failure> {
         "baseline": told.baseline.settle,
         "after": told.after.as_ref().ok().map(|reading| &reading.settle),
     });
-    section["client_health"] = to_value(&told.outcome.health)?;
+    let health = told.aisbench.is_none().then_some(&told.outcome.health);
+    section["client_health"] = to_value(&health)?;
     Ok(section)
 }
 

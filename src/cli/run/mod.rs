@@ -5,6 +5,7 @@
 //! stops the story after the formal phase has begun, what was measured is
 //! written first.
 
+mod aisbench;
 mod interrupt;
 mod judge;
 mod live;
@@ -15,7 +16,7 @@ mod show;
 
 use std::path::Path;
 
-use super::args::{Global, RunArgs};
+use super::args::{Driver, Global, RunArgs};
 use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
@@ -88,12 +89,22 @@ pub(super) fn execute(
         .enable_all()
         .build()
         .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let by_aisbench = choice.driver.driver == Driver::Aisbench;
+    let aisbench = by_aisbench
+        .then(|| {
+            let options = aisbench::options(set, scenario, &settings, choice, global.quiet)?;
+            let rows = aisbench::rows(&rows, &settings);
+            let ready = crate::drive::aisbench::prepare(scenario, options, rows);
+            runtime.block_on(ready).map_err(Failure::from)
+        })
+        .transpose()?;
     let story = sequence::Sequence {
         set,
         scenario,
         settings: &settings,
         rows: &rows,
         voice,
+        aisbench,
     };
     let told = runtime.block_on(story.tell());
     // A scrape that hangs must not keep the program from ending.

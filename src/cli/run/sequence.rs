@@ -11,6 +11,7 @@ use std::path::Path;
 
 use tokio::time::Instant;
 
+use super::aisbench;
 use super::interrupt::Interrupts;
 use super::live::Live;
 use super::requests;
@@ -18,6 +19,7 @@ use super::settings::Settings;
 use crate::artifacts::{FullRow, PreparedSet, RunDirectory};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output::Voice;
+use crate::drive::aisbench::{AisbenchOutcome, Ready};
 use crate::drive::native::{self, Control, NativeOutcome};
 use crate::drive::phases::{PhaseError, Precheck, Reading, ResetReport, Session, WarmupReport};
 use crate::measure::RequestRecord;
@@ -38,6 +40,8 @@ pub(super) struct Sequence<'a> {
     pub rows: &'a [FullRow],
     /// How to talk.
     pub voice: Voice,
+    /// AISBench, where it sends the formal requests.
+    pub aisbench: Option<Ready<'a>>,
 }
 
 /// What happened.
@@ -56,12 +60,22 @@ pub(super) struct Told {
     pub baseline: Reading,
     /// The formal phase.
     pub outcome: NativeOutcome,
+    /// What AISBench said of it, where it was the driver.
+    pub aisbench: Option<AisbenchOutcome>,
     /// KV usage beside it.
     pub kv: KvSamples,
     /// When polling began, on the run's clock.
     pub kv_origin: RunOffset,
     /// Counters after, or why they are missing.
     pub after: Result<Reading, PhaseError>,
+}
+
+/// The formal phase and what went on beside it.
+struct Formal {
+    outcome: NativeOutcome,
+    aisbench: Option<AisbenchOutcome>,
+    kv: KvSamples,
+    kv_origin: RunOffset,
 }
 
 impl From<PhaseError> for Failure {
@@ -108,10 +122,10 @@ impl Sequence<'_> {
         let directory = RunDirectory::create(self.set)?;
         write_page(&directory.metrics_baseline(), &baseline)?;
         begin("formal", "formal: the measured requests");
-        let (outcome, kv, kv_origin) = self.formal(&session, &interrupts, &directory).await?;
+        let formal = self.formal(&session, &interrupts, &directory).await?;
         begin("after", "after: counters that agree with what was sent");
         let after = session
-            .after(expected_prompt_tokens(&outcome.records))
+            .after(expected_prompt_tokens(&formal.outcome.records))
             .await;
         if let Ok(reading) = &after {
             write_page(&directory.metrics_after(), reading)?;
@@ -123,9 +137,10 @@ impl Sequence<'_> {
             reset,
             warmup,
             baseline,
-            outcome,
-            kv,
-            kv_origin,
+            outcome: formal.outcome,
+            aisbench: formal.aisbench,
+            kv: formal.kv,
+            kv_origin: formal.kv_origin,
             after,
         })
     }
@@ -135,23 +150,43 @@ impl Sequence<'_> {
         session: &Session,
         interrupts: &Interrupts,
         directory: &RunDirectory,
-    ) -> Result<(NativeOutcome, KvSamples, RunOffset), Failure> {
-        let requests = requests::load_requests(self.scenario, self.settings, self.rows)?;
-        let path = directory.records();
-        let journal = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
+    ) -> Result<Formal, Failure> {
         let clock = RunClock::start();
-        let control = Control {
-            stop: interrupts.first.clone(),
-            abort: interrupts.second.clone(),
-            ..Control::default()
-        };
-        let live = Live::start(self.voice, control.progress.clone());
         let kv_origin = clock.now();
         let poller = KvPoller::start(
             session.client().clone(),
             self.settings.poll_interval,
             Instant::now(),
         );
+        let driven = match &self.aisbench {
+            None => self.native(interrupts, directory, clock).await,
+            Some(ready) => aisbench::drive(ready, interrupts, directory, &clock).await,
+        };
+        let kv = poller.stop().await;
+        let (outcome, aisbench) = driven?;
+        Ok(Formal {
+            outcome,
+            aisbench,
+            kv,
+            kv_origin,
+        })
+    }
+
+    async fn native(
+        &self,
+        interrupts: &Interrupts,
+        directory: &RunDirectory,
+        clock: RunClock,
+    ) -> Result<(NativeOutcome, Option<AisbenchOutcome>), Failure> {
+        let requests = requests::load_requests(self.scenario, self.settings, self.rows)?;
+        let path = directory.records();
+        let journal = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
+        let control = Control {
+            stop: interrupts.first.clone(),
+            abort: interrupts.second.clone(),
+            ..Control::default()
+        };
+        let live = Live::start(self.voice, control.progress.clone());
         let outcome = native::run(
             self.settings.native.clone(),
             requests,
@@ -161,11 +196,10 @@ impl Sequence<'_> {
             Some(Box::new(journal)),
         )
         .await;
-        let kv = poller.stop().await;
         live.stop().await;
         let outcome =
             outcome.map_err(|error| Failure::world("DRIVER_FAILED", error.to_string()))?;
-        Ok((outcome, kv, kv_origin))
+        Ok((outcome, None))
     }
 }
 

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, json};
 
 use crate::artifacts::{FullRow, PreparedSet};
 use crate::cli::analyze::engine_choice;
-use crate::cli::args::RunArgs;
+use crate::cli::args::{Definitions, Driver, RunArgs};
 use crate::cli::exit::Failure;
 use crate::cli::inputs;
 use crate::drive::NativeConfig;
@@ -38,6 +38,33 @@ pub(crate) struct LoadChoice {
     pub slo: BTreeMap<String, f64>,
     /// Percentiles besides the standard ones.
     pub percentiles: Vec<Percent>,
+    /// Who sends, and by whose definitions it is reported.
+    pub driver: DriverChoice,
+}
+
+/// What the command line says about AISBench.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DriverChoice {
+    /// Who sends.
+    pub driver: Driver,
+    /// Python to run it with.
+    pub python: Option<PathBuf>,
+    /// Configuration template.
+    pub template: Option<PathBuf>,
+    /// Whether its tables are computed from the records.
+    pub definitions: Definitions,
+}
+
+impl DriverChoice {
+    fn from_args(args: &RunArgs) -> Self {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Self {
+            driver: args.driver,
+            python: args.python.clone(),
+            template: args.config.as_ref().map(absolute),
+            definitions: args.definitions,
+        }
+    }
 }
 
 impl Default for LoadChoice {
@@ -48,6 +75,7 @@ impl Default for LoadChoice {
             timeouts: Timeouts::default(),
             slo: BTreeMap::new(),
             percentiles: Vec::new(),
+            driver: DriverChoice::default(),
         }
     }
 }
@@ -74,6 +102,7 @@ impl LoadChoice {
                 .as_deref()
                 .map_or(Ok(BTreeMap::new()), objectives)?,
             percentiles: percentiles.collect::<Result<_, _>>()?,
+            driver: DriverChoice::from_args(args),
         })
     }
 }

@@ -109,7 +109,11 @@ mod tests {
     fn a_broken_line_and_lines_of_other_rows_are_refused() {
         for (details, times, expected) in [
             ("{\"id\":\n{\"id\":4}\n", TIMES, "the details: line 1"),
-            ("{\"id\":4,\"success\":true}\n", TIMES, "line of row 3 stands at row 4"),
+            (
+                "{\"id\":4,\"success\":true}\n",
+                TIMES,
+                "line of row 3 stands at row 4",
+            ),
             (
                 "{\"id\":3,\"success\":true}\n",
                 "{\"id\":3,\"time_points\":[2.0,1.0]}\n",

@@ -211,7 +211,10 @@ mod tests {
 
     #[test]
     fn the_usage_event_is_not_content() {
-        let record = record(&detail(true, "", 4), &[11.0, 11.05, 11.06, 11.07, 11.08, 11.11]);
+        let record = record(
+            &detail(true, "", 4),
+            &[11.0, 11.05, 11.06, 11.07, 11.08, 11.11],
+        );
         let derived = derive(&record);
         assert_eq!(record.content_ns.len(), 4);
         assert_eq!(derived.ttft_ms, Some(50.0));
@@ -234,16 +237,36 @@ mod tests {
     fn failures_have_their_kind() {
         let after = "After 2 retries, request failed with exception:";
         for (info, kind, attempts) in [
-            ("Internal Server Error".to_owned(), FailureKind::HttpStatus, 1),
-            (format!("{after} ClientConnectorError: Cannot"), FailureKind::Connect, 2),
-            (format!("{after} ServerDisconnectedError: gone"), FailureKind::ConnectionError, 2),
-            ("Request cancelled by user".to_owned(), FailureKind::Cancelled, 1),
+            (
+                "Internal Server Error".to_owned(),
+                FailureKind::HttpStatus,
+                1,
+            ),
+            (
+                format!("{after} ClientConnectorError: Cannot"),
+                FailureKind::Connect,
+                2,
+            ),
+            (
+                format!("{after} ServerDisconnectedError: gone"),
+                FailureKind::ConnectionError,
+                2,
+            ),
+            (
+                "Request cancelled by user".to_owned(),
+                FailureKind::Cancelled,
+                1,
+            ),
         ] {
             let record = record(&detail(false, &info, 0), &[11.0]);
             let Outcome::Failure(failure) = &record.outcome else {
                 panic!("{info} is a failure");
             };
-            assert_eq!((failure.kind, record.attempts.len()), (kind, attempts), "{info}");
+            assert_eq!(
+                (failure.kind, record.attempts.len()),
+                (kind, attempts),
+                "{info}"
+            );
         }
     }
 

@@ -28,8 +28,8 @@ pub fn parse_table(csv: &str) -> Result<(String, Vec<MetricRow>), ResultError> {
         record.get(1).unwrap_or_default().clone_into(&mut stage);
         let cells = statistics.iter().enumerate().map(|(place, statistic)| {
             let text = record.get(place + 2).unwrap_or_default();
-            let (value, unit) = quantity(text)
-                .ok_or_else(|| wrong(format!("{metric} {statistic} is `{text}`")))?;
+            let (value, unit) =
+                quantity(text).ok_or_else(|| wrong(format!("{metric} {statistic} is `{text}`")))?;
             Ok(Cell {
                 statistic: (*statistic).to_owned(),
                 value,

@@ -66,7 +66,11 @@ pub(super) fn stable_stage(requests: &[Timed], slots: u32) -> Option<StableStage
 fn events(requests: &[Timed]) -> Vec<Event> {
     let event = |is_start: bool| {
         move |(index, request): (usize, &Timed)| Event {
-            at: if is_start { request.start() } else { request.end() },
+            at: if is_start {
+                request.start()
+            } else {
+                request.end()
+            },
             index,
             is_start,
         }

@@ -127,8 +127,18 @@ fn rows(members: &[&Timed]) -> Vec<MetricRow> {
     }
     let speed = |one: &Timed| one.output_tokens as f64 / one.latency();
     rows.extend([
-        row("InputTokens", each(|one| one.input_tokens as f64), "", count),
-        row("OutputTokens", each(|one| one.output_tokens as f64), "", count),
+        row(
+            "InputTokens",
+            each(|one| one.input_tokens as f64),
+            "",
+            count,
+        ),
+        row(
+            "OutputTokens",
+            each(|one| one.output_tokens as f64),
+            "",
+            count,
+        ),
         row("OutputTokenThroughput", each(speed), "token/s", count),
     ]);
     rows
@@ -151,12 +161,23 @@ fn row(metric: &str, mut values: Vec<f64>, unit: &str, count: u64) -> MetricRow 
         let percent = Percent::new(percent).expect("a constant within 0..=100");
         percentile_of_sorted(&values, percent).unwrap_or(f64::NAN)
     };
-    let figures = [mean, at(0.0), at(100.0), at(50.0), at(75.0), at(90.0), at(99.0)];
-    let cells = STATISTICS.iter().zip(figures).map(|(statistic, value)| Cell {
-        statistic: (*statistic).to_owned(),
-        value: round4(value),
-        unit: unit.to_owned(),
-    });
+    let figures = [
+        mean,
+        at(0.0),
+        at(100.0),
+        at(50.0),
+        at(75.0),
+        at(90.0),
+        at(99.0),
+    ];
+    let cells = STATISTICS
+        .iter()
+        .zip(figures)
+        .map(|(statistic, value)| Cell {
+            statistic: (*statistic).to_owned(),
+            value: round4(value),
+            unit: unit.to_owned(),
+        });
     MetricRow {
         metric: metric.to_owned(),
         cells: cells.collect(),
@@ -195,11 +216,19 @@ fn common(
         figure("Max Concurrency", slots, ""),
         figure("Request Throughput", success / seconds, "req/s"),
         figure("Total Input Tokens", input, ""),
-        figure("Prefill Token Throughput", input / sum(Timed::first_event), "token/s"),
+        figure(
+            "Prefill Token Throughput",
+            input / sum(Timed::first_event),
+            "token/s",
+        ),
         figure("Total Generated Tokens", output, ""),
         figure("Input Token Throughput", input / seconds, "token/s"),
         figure("Output Token Throughput", output / seconds, "token/s"),
-        figure("Total Token Throughput", (input + output) / seconds, "token/s"),
+        figure(
+            "Total Token Throughput",
+            (input + output) / seconds,
+            "token/s",
+        ),
     ]
 }
 

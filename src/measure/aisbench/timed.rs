@@ -92,10 +92,7 @@ fn counts_as_success(record: &RequestRecord) -> bool {
     match &record.outcome {
         Outcome::Success => true,
         Outcome::Failure(failure) => {
-            let blind = [
-                FailureKind::ServerErrorEvent,
-                FailureKind::TruncatedStream,
-            ];
+            let blind = [FailureKind::ServerErrorEvent, FailureKind::TruncatedStream];
             blind.contains(&failure.kind) && record.first_event_ns.is_some()
         }
     }

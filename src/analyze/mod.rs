@@ -14,6 +14,7 @@ mod gaps;
 mod inputs;
 mod lanes;
 mod latency;
+pub mod parity;
 mod pool;
 mod pressure;
 mod races;

@@ -189,6 +189,10 @@ pub struct RunArgs {
     /// Whose definitions the latencies are also reported by.
     #[arg(long, value_enum, default_value_t = Definitions::Pcload)]
     pub definitions: Definitions,
+    /// Truth log of `pcload sim` on this machine: with `--driver both` it says
+    /// which driver is nearer to what the server did.
+    #[arg(long, value_name = "FILE")]
+    pub truth_log: Option<PathBuf>,
 }
 
 /// Who sends the formal requests.

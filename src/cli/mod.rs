@@ -14,6 +14,7 @@ mod inspect;
 mod logging;
 mod man;
 mod output;
+mod parity;
 mod prepare;
 mod probe;
 mod progress;

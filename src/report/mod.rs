@@ -2,6 +2,7 @@
 //! one HTML file. Everything goes into a writer it is given; it computes nothing
 //! that the analysis does not say.
 
+mod aisbench;
 mod chart;
 mod csv;
 mod figures;
@@ -9,11 +10,14 @@ mod html;
 mod names;
 mod number;
 mod page;
+mod parity;
 mod terminal;
 
 #[cfg(test)]
 mod fixture;
 
+pub use aisbench::aisbench;
 pub use csv::records_csv;
 pub use html::{HtmlError, HtmlFacts, html};
+pub use parity::parity;
 pub use terminal::{TerminalOptions, terminal};

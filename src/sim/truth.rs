@@ -61,14 +61,14 @@ impl TruthLog {
         })
     }
 
-    /// Appends a row. A full disk loses rows, never a stream.
+    /// Appends a row, at once readable. A full disk loses rows, never a stream.
     pub(super) fn write(&self, row: &Row) {
         let Ok(mut line) = serde_json::to_vec(row) else {
             return;
         };
         line.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.write_all(&line).is_err() {
+        if file.write_all(&line).and_then(|()| file.flush()).is_err() {
             tracing::warn!("the truth log cannot be written");
         }
     }

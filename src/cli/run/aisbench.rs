@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::interrupt::Interrupts;
 use super::settings::{LoadChoice, Settings};
 use crate::artifacts::{FullRow, PreparedSet, RunDirectory};
+use crate::cli::args::Definitions;
 use crate::cli::exit::{Exit, Failure};
 use crate::drive::aisbench::{
     self, AisbenchError, AisbenchOutcome, AisbenchRow, Options, Ready, SetPaths,
@@ -19,7 +20,7 @@ use crate::drive::aisbench::{
 use crate::drive::health::ClientHealth;
 use crate::drive::native::{NativeOutcome, StageOutcome};
 use crate::measure::RequestRecord;
-use crate::measure::aisbench::SentRow;
+use crate::measure::aisbench::{Results, SentRow, StageRule, Timed, recompute};
 use crate::plan::{LoadPlan, Pace, PlannedEnd};
 use crate::scenario::{PromptFormat, Scenario};
 use crate::service::clock::RunClock;
@@ -98,6 +99,24 @@ pub(super) fn rows(rows: &[FullRow], settings: &Settings) -> Vec<AisbenchRow> {
             answer: row.answer.clone(),
         })
         .collect()
+}
+
+/// Whether AISBench can run the set, known without sending anything.
+pub(super) fn check(
+    set: &PreparedSet,
+    scenario: &Scenario,
+    settings: &Settings,
+    choice: &LoadChoice,
+    full: &[FullRow],
+) -> Result<(), Failure> {
+    let options = options(set, scenario, settings, choice, true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let ready = aisbench::prepare(scenario, options, rows(full, settings));
+    runtime.block_on(ready)?;
+    Ok(())
 }
 
 /// AISBench knows one kind of load that can be repeated: a closed loop of fixed
@@ -196,6 +215,26 @@ pub(super) fn failure(done: &AisbenchOutcome, row_count: usize) -> Option<Failur
             .map(|failure| failure.hint("its own words stand above, and in its `logs` folder"))
         }
     }
+}
+
+/// The tables of AISBench's definitions, computed from the records; `None`
+/// where they are not asked for, or nothing succeeded.
+pub(super) fn definitions(
+    choice: &LoadChoice,
+    load: &LoadPlan,
+    records: &[RequestRecord],
+) -> Option<Results> {
+    if choice.driver.definitions == Definitions::Pcload {
+        return None;
+    }
+    let successes: Vec<Timed> = records.iter().filter_map(Timed::of).collect();
+    let failed = (records.len() - successes.len()) as u64;
+    let slots = load.stages.iter().filter_map(|stage| match stage.pace {
+        Pace::Closed { concurrency, .. } => Some(concurrency),
+        Pace::Open { max_in_flight, .. } => max_in_flight,
+    });
+    let slots = slots.max().unwrap_or(0);
+    recompute(&successes, failed, slots, StageRule::Total)
 }
 
 /// What the analysis says of AISBench.

@@ -39,13 +39,18 @@ pub(super) fn judge(
     write_kv(&told.directory.kv(), &told.kv)?;
     write_histograms(&told)?;
     let failure = failure(sequence, &told);
-    let outcome = outcome(sequence, &told, &counters, &analysis)?;
+    let by_aisbench = aisbench::definitions(choice, &sequence.settings.load, &told.outcome.records);
+    let mut outcome = outcome(sequence, &told, &counters, &analysis)?;
+    if let Some(tables) = &by_aisbench {
+        outcome.extension["aisbench_definitions"] = to_value(tables)?;
+    }
     let document = artifacts::record_run(sequence.set, &outcome, Some(&told.directory))?;
     tracing::info!(run = told.directory.number(), verdict = ?analysis.verdict, "written");
     Ok(Finished {
         document,
         analysis,
         directory: told.directory,
+        by_aisbench,
         failure,
     })
 }
@@ -343,6 +348,7 @@ fn extension(sequence: &Sequence<'_>, told: &Told, analysis: &Analysis) -> Resul
     section["run"] = json!({
         "number": told.directory.number(),
         "started_unix_ns": told.outcome.clock_start_unix_ns,
+        "started_monotonic_ns": told.monotonic_start_ns,
         "driver": if told.aisbench.is_some() { "aisbench" } else { "native" },
     });
     if let (Some(done), Some(ready)) = (&told.aisbench, &sequence.aisbench) {

@@ -6,6 +6,7 @@
 //! written first.
 
 mod aisbench;
+mod both;
 mod interrupt;
 mod judge;
 mod live;
@@ -23,6 +24,8 @@ use super::inputs::{self, Materials};
 use super::{logging, output};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
+use crate::drive;
+use crate::measure::aisbench::Results;
 use crate::scenario::{self, ManifestPurpose, ManifestScenario, Scenario};
 
 pub(super) use settings::{LoadChoice, control_settings, load_plan};
@@ -36,6 +39,9 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
     };
     artifacts::validate(set.path())?;
     let choice = LoadChoice::from_args(args)?;
+    if args.driver == Driver::Both {
+        return both::run(&set, &scenario, &choice, args, global);
+    }
     let finished = execute(&set, &scenario, &choice, global)?;
     output::print(&(pyjson::indented(&finished.document) + "\n"))?;
     Ok(finished.exit(args.strict))
@@ -49,6 +55,8 @@ pub(super) struct Finished {
     pub analysis: Analysis,
     /// Where the run's files are.
     pub directory: RunDirectory,
+    /// The latencies by AISBench's definitions, where they were asked for.
+    pub by_aisbench: Option<Results>,
     /// What went wrong after the formal phase had begun.
     pub failure: Option<Failure>,
 }
@@ -89,15 +97,14 @@ pub(super) fn execute(
         .enable_all()
         .build()
         .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
-    let by_aisbench = choice.driver.driver == Driver::Aisbench;
-    let aisbench = by_aisbench
-        .then(|| {
+    let aisbench = match choice.driver.driver {
+        Driver::Native | Driver::Both => None,
+        Driver::Aisbench => {
             let options = aisbench::options(set, scenario, &settings, choice, global.quiet)?;
             let rows = aisbench::rows(&rows, &settings);
-            let ready = crate::drive::aisbench::prepare(scenario, options, rows);
-            runtime.block_on(ready).map_err(Failure::from)
-        })
-        .transpose()?;
+            Some(runtime.block_on(drive::aisbench::prepare(scenario, options, rows))?)
+        }
+    };
     let story = sequence::Sequence {
         set,
         scenario,

@@ -60,6 +60,8 @@ pub(super) struct Told {
     pub baseline: Reading,
     /// The formal phase.
     pub outcome: NativeOutcome,
+    /// Start of the run's clock on the system's monotonic clock, ns.
+    pub monotonic_start_ns: u64,
     /// What AISBench said of it, where it was the driver.
     pub aisbench: Option<AisbenchOutcome>,
     /// KV usage beside it.
@@ -73,6 +75,7 @@ pub(super) struct Told {
 /// The formal phase and what went on beside it.
 struct Formal {
     outcome: NativeOutcome,
+    monotonic_start_ns: u64,
     aisbench: Option<AisbenchOutcome>,
     kv: KvSamples,
     kv_origin: RunOffset,
@@ -138,6 +141,7 @@ impl Sequence<'_> {
             warmup,
             baseline,
             outcome: formal.outcome,
+            monotonic_start_ns: formal.monotonic_start_ns,
             aisbench: formal.aisbench,
             kv: formal.kv,
             kv_origin: formal.kv_origin,
@@ -153,6 +157,7 @@ impl Sequence<'_> {
     ) -> Result<Formal, Failure> {
         let clock = RunClock::start();
         let kv_origin = clock.now();
+        let monotonic_start_ns = clock.monotonic_start_ns();
         let poller = KvPoller::start(
             session.client().clone(),
             self.settings.poll_interval,
@@ -166,6 +171,7 @@ impl Sequence<'_> {
         let (outcome, aisbench) = driven?;
         Ok(Formal {
             outcome,
+            monotonic_start_ns,
             aisbench,
             kv,
             kv_origin,

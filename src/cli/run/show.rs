@@ -18,6 +18,10 @@ pub(super) fn show(finished: &Finished, voice: Voice) -> Result<(), Failure> {
     let mut tables = Vec::new();
     report::terminal(&finished.analysis, options, &mut tables)
         .map_err(|error| Failure::world("REPORT_FAILED", error.to_string()))?;
+    if let Some(results) = &finished.by_aisbench {
+        report::aisbench(results, options, &mut tables)
+            .map_err(|error| Failure::world("REPORT_FAILED", error.to_string()))?;
+    }
     output::complain(&String::from_utf8_lossy(&tables));
     voice.say(&format!("files: {}", finished.directory.path().display()));
     Ok(())

@@ -165,6 +165,8 @@ pub(super) async fn drive(
             offered: sent,
             sent,
             offered_per_second: None,
+            concurrency: None,
+            ramp_seconds: 0.0,
         }],
         unsent: ready.rows.len() - sent,
         interrupted: done.end.interrupted,

@@ -95,6 +95,10 @@ pub fn judge_needles(needles: &mut [NeedleRun], rows: &[RequestRow]) {
     for needle in needles {
         let turn = turn_verdict(rows, needle.turn);
         let case = &mut needle.case;
+        case.within_reuse = rows.get(needle.turn).and_then(|row| {
+            let stands_at = case.depth_ratio * row.previous_tokens as f64;
+            Some(stands_at < row.cached_tokens? as f64)
+        });
         case.verdict = judge_needle(turn, case.answered, case.cold_answered);
     }
 }
@@ -245,6 +249,7 @@ mod tests {
                 depth_ratio: 0.5,
                 answered,
                 cold_answered,
+                within_reuse: None,
                 answer: String::new(),
                 verdict: NeedleVerdict::Undecided,
             },
@@ -268,8 +273,14 @@ mod tests {
             let mut needles = [case(answered, cold)];
             judge_needles(&mut needles, &rows);
             assert_eq!(needles[0].case.verdict, verdict);
+            assert_eq!(needles[0].case.within_reuse, Some(true));
             assert_eq!(sum_up(&rows, &needles), summary);
         }
+        // 0.95 of 3,040 tokens lies behind the 2,400 that were reused.
+        let mut deep = [case(true, true)];
+        deep[0].case.depth_ratio = 0.95;
+        judge_needles(&mut deep, &rows);
+        assert_eq!(deep[0].case.within_reuse, Some(false));
         // Interrupted before the cold control: nothing is judged.
         assert_eq!(sum_up(&rows[..2], &[]), (ProbeVerdict::NothingJudged, 0, 0));
     }

@@ -35,6 +35,7 @@ pub fn describe(record: &ProbeRecord) -> Vec<String> {
     notes.extend(block(record));
     notes.extend(undecided(record));
     notes.extend(needles(record));
+    notes.extend(needles_behind(record));
     notes.extend(knee(record));
     notes.extend(retention(record));
     notes.extend(reuse_source(record));
@@ -170,6 +171,21 @@ fn needles(record: &ProbeRecord) -> Option<String> {
         format!(
             "in {count} of {} cases the model cannot answer a cold copy either: they prove nothing",
             record.needles.len()
+        )
+    })
+}
+
+fn needles_behind(record: &ProbeRecord) -> Option<String> {
+    let behind = record
+        .needles
+        .iter()
+        .filter(|case| case.verdict == NeedleVerdict::Ok && case.within_reuse == Some(false));
+    let depths: Vec<String> = behind.map(|case| case.depth_ratio.to_string()).collect();
+    (!depths.is_empty()).then(|| {
+        format!(
+            "at depth {} the phrase stands behind what was reused: its answer says nothing of the \
+             restored state",
+            depths.join(", ")
         )
     })
 }

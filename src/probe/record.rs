@@ -171,6 +171,10 @@ pub struct NeedleCase {
     pub answered: bool,
     /// Whether the cold copy's answer did.
     pub cold_answered: bool,
+    /// Whether the phrase stood in the part that was reused; only then does
+    /// its answer say something of the restored state. Null when unknown.
+    #[serde(default)]
+    pub within_reuse: Option<bool>,
     /// The answer, shortened.
     pub answer: String,
     /// Verdict.

@@ -84,6 +84,15 @@ fn a_retention_interval_shortens_the_first_reuse_alone() {
     let options = "--tokens 6000 --turns 3";
     let run = server.probe("single", &format!("{options} --retention 1920"));
     assert_eq!(run.status, 0, "{}", run.stderr);
+    // 3,840 of 6,000 tokens are reused; at 0.95 nothing of them is tested.
+    let needle = "--tokens 6000 --depths 0.5,0.95 --retention 1920";
+    let run = server.probe("needle", needle);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let within = |case: &Value| case["within_reuse"].as_bool().unwrap();
+    let summary = run.summary();
+    let cases = summary["needles"].as_array().unwrap();
+    assert_eq!(cases.iter().map(within).collect::<Vec<_>>(), [true, false]);
+    assert!(run.noted("at depth 0.95 the phrase stands behind"));
     let run = server.probe("single", &format!("{options} --retention 1000"));
     assert_eq!((run.status, run.code()), (2, "RETENTION_NOT_A_MULTIPLE"));
 }

@@ -190,6 +190,7 @@ impl Prober<'_> {
                 depth_ratio: depth,
                 answered: script::holds(&turn.answer, &phrase),
                 cold_answered: script::holds(&cold, &phrase),
+                within_reuse: None,
                 answer: script::shortened(&turn.answer),
                 verdict: NeedleVerdict::Undecided,
             },

@@ -22,6 +22,8 @@ mod kv_poller;
 mod payload;
 mod reset_answer;
 pub mod scrub;
+#[cfg(feature = "reqwest-client")]
+pub mod second;
 mod settings;
 pub mod socket;
 pub mod sse;

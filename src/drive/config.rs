@@ -9,7 +9,7 @@ use super::pacing::TimerKind;
 use crate::scenario::Secret;
 use crate::service::chunk::EmptyText;
 use crate::service::client::Timeouts;
-use crate::service::wire::{Api, BodyTemplate};
+use crate::service::wire::{Api, BodyTemplate, HttpVersion};
 use crate::units::{DpRank, GroupIndex};
 
 /// How requests are sent.
@@ -41,6 +41,10 @@ pub struct NativeConfig {
     pub name_requests: bool,
     /// HTTP proxy to tunnel through; the environment's is never used.
     pub proxy: Option<String>,
+    /// Which HTTP is spoken.
+    pub version: HttpVersion,
+    /// Root certificates trusted besides the public ones, PEM.
+    pub roots_pem: Option<Bytes>,
     /// Threads that read streams, at least 1.
     pub threads: usize,
     /// Whether connections are opened before the first request.
@@ -65,6 +69,8 @@ impl NativeConfig {
             keep_text: true,
             name_requests: false,
             proxy: None,
+            version: HttpVersion::Http1,
+            roots_pem: None,
             threads: 1,
             open_ahead: true,
             drain: Duration::from_secs(30),

@@ -31,10 +31,10 @@ use crate::measure::{LiveHistogram, RequestRecord};
 use crate::plan::{LoadPlan, Pace, PlannedEnd, PlannedStage};
 use crate::service::client::{Client, ClientCounts};
 use crate::service::clock::RunClock;
-use crate::service::connect::{Connector, ConnectorError, ServiceConnector};
+use crate::service::connect::{ConnectOptions, Connector, ConnectorError, ServiceConnector};
 use crate::service::scrub::Scrubber;
 use crate::service::target::{Target, TargetError};
-use crate::service::wire::{HeadTemplate, HeaderError};
+use crate::service::wire::{HeadTemplate, HeaderError, HttpVersion};
 use crate::units::RunOffset;
 
 /// How a run is watched and stopped.
@@ -172,11 +172,14 @@ async fn run_here(
     journal: Option<Sink>,
 ) -> Result<NativeOutcome, NativeError> {
     let target = Target::parse(&config.url)?;
-    let proxy = config.proxy.as_deref().map(Target::parse).transpose()?;
+    let options = ConnectOptions {
+        version: config.version,
+        proxy: config.proxy.as_deref().map(Target::parse).transpose()?,
+        roots_pem: config.roots_pem.clone(),
+    };
     let own_lag = Arc::new(LiveHistogram::default());
     let connector =
-        ServiceConnector::resolve(&target, proxy.as_ref(), clock.clone(), Arc::clone(&own_lag))
-            .await?;
+        ServiceConnector::resolve(&target, &options, clock.clone(), Arc::clone(&own_lag)).await?;
     let setup = Setup {
         connector: Arc::new(connector),
         own_lag,
@@ -218,12 +221,7 @@ pub async fn run_with<C: Connector>(
     let places: Vec<LanePlace> = requests.iter().map(lane_place).collect();
     let lanes = LaneSequencer::new(&places)?;
     let target = Target::parse(&config.url)?;
-    let head = HeadTemplate::new(
-        &target,
-        config.stream,
-        config.api_key.expose(),
-        &config.headers,
-    )?;
+    let head = head(&config, &target)?;
     let journal = Journal::start(setup.journal.take()).map_err(NativeError::Start)?;
     raise_descriptor_limit();
     let abort = setup.control.abort.child_token();
@@ -308,6 +306,15 @@ pub async fn run_with<C: Connector>(
     })
 }
 
+fn head(config: &NativeConfig, target: &Target) -> Result<HeadTemplate, HeaderError> {
+    let key = config.api_key.expose();
+    let head = HeadTemplate::new(target, config.stream, key, &config.headers)?;
+    match config.version {
+        HttpVersion::Http1 => Ok(head),
+        HttpVersion::Http2 => head.for_http2(target),
+    }
+}
+
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
@@ -386,13 +393,12 @@ fn stage_outcomes(plan: &LoadPlan, facts: &[StageFacts]) -> Vec<StageOutcome> {
     plan.stages.iter().zip(facts).map(outcome).collect()
 }
 
-/// As many descriptors as the system allows: each open stream is one. Where it
-/// refuses, connecting will say so.
-fn raise_descriptor_limit() {
+/// As many descriptors as the system allows: each open stream is one. The limit
+/// that holds now, where it can be known; where the system refuses, connecting
+/// will say so.
+pub fn raise_descriptor_limit() -> Option<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-    {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
-    }
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    Some(if raised { hard } else { soft })
 }

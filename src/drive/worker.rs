@@ -18,6 +18,7 @@ use crate::service::client::{Client, may_be_sent_again};
 use crate::service::clock::RunClock;
 use crate::service::connect::Connector;
 use crate::service::connection::{Answer, AttemptFailure};
+use crate::service::quiet::Quiet;
 use crate::service::scrub::Scrubber;
 use crate::service::stream::AnswerReader;
 use crate::units::RunOffset;
@@ -123,6 +124,9 @@ async fn attempt_all<C: Connector>(
     let limit = shared.request_limit.nanos();
     let request_end = RunOffset(began.nanos().saturating_add(limit));
     let mut t_send = began;
+    // A run is aborted once if ever; asking with every chunk takes two locks.
+    let aborted = std::pin::pin!(shared.abort.cancelled());
+    let mut aborted = Quiet::new(aborted);
     loop {
         let mut answer = new_answer(shared, request);
         if shared.abort.is_cancelled() {
@@ -134,7 +138,7 @@ async fn attempt_all<C: Connector>(
         let ended = tokio::select! {
             biased;
             ended = client.attempt(body, request.dp_rank, name, request_end, &mut answer) => ended,
-            () = shared.abort.cancelled() => Err(cancelled("while under way")),
+            () = &mut aborted => Err(cancelled("while under way")),
         };
         let failure = ended.err();
         attempts.push(Attempt {

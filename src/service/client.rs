@@ -144,7 +144,8 @@ impl<C: Connector> Client<C> {
     async fn open(&self) -> Result<Connection<C::Io>, AttemptFailure> {
         let opening = async {
             let wire = self.connector.connect().await?;
-            Connection::open(wire).await.map_err(std::io::Error::other)
+            let connection = Connection::open(wire, self.head.version()).await;
+            connection.map_err(std::io::Error::other)
         };
         match timeout(self.timeouts.connect, opening).await {
             Ok(Ok(connection)) => {

@@ -4,15 +4,17 @@
 #![allow(clippy::disallowed_methods, reason = "edge: opens sockets")]
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -20,10 +22,18 @@ use super::clock::RunClock;
 use super::socket::{StampCell, StampedRead, StampedTcp};
 use super::stamping::KernelStamping;
 use super::target::Target;
+use super::wire::HttpVersion;
 use crate::measure::LiveHistogram;
 
 /// Longest answer of a proxy to `CONNECT`, in bytes.
 const PROXY_HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// Last bytes of the loopback addresses that connections come from when the
+/// ports of the first one are used up.
+const LOOPBACK_SOURCES: std::ops::RangeInclusive<u8> = 2..=9;
+
+/// HTTP/2 in the TLS handshake (RFC 9113, 3.3).
+const ALPN_HTTP2: &[u8] = b"h2";
 
 /// An open transport and the cell in which it tells its stamps.
 #[derive(Debug)]
@@ -60,9 +70,26 @@ pub enum ConnectorError {
         /// Host name.
         host: String,
     },
+    /// Further root certificates that are none.
+    #[error("the root certificates cannot be used: {reason}")]
+    Roots {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// A proxy that is not plain HTTP.
     #[error("the proxy must be an `http` URL")]
     ProxyScheme,
+}
+
+/// How connections are opened, besides where to.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectOptions {
+    /// Which HTTP is spoken.
+    pub version: HttpVersion,
+    /// HTTP proxy to tunnel through.
+    pub proxy: Option<Target>,
+    /// Root certificates trusted besides the public ones, PEM.
+    pub roots_pem: Option<Bytes>,
 }
 
 /// Opens TCP connections, with TLS where the URL asks for it.
@@ -71,6 +98,7 @@ pub struct ServiceConnector {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Request of a tunnel through the proxy whose addresses are above.
     tunnel: Option<String>,
+    version: HttpVersion,
     clock: RunClock,
     /// Keeps the kernel's receive times on; `None` where there are none.
     stamping: Option<KernelStamping>,
@@ -82,10 +110,11 @@ impl ServiceConnector {
     /// is running.
     pub async fn resolve(
         target: &Target,
-        proxy: Option<&Target>,
+        options: &ConnectOptions,
         clock: RunClock,
         own_lag: Arc<LiveHistogram>,
     ) -> Result<Self, ConnectorError> {
+        let proxy = options.proxy.as_ref();
         if proxy.is_some_and(|proxy| proxy.tls) {
             return Err(ConnectorError::ProxyScheme);
         }
@@ -98,7 +127,7 @@ impl ServiceConnector {
             })?
             .collect();
         let tls = if target.tls {
-            Some((tls_connector(), server_name(&target.host)?))
+            Some((tls_connector(options)?, server_name(&target.host)?))
         } else {
             None
         };
@@ -106,9 +135,11 @@ impl ServiceConnector {
             addresses,
             tls,
             tunnel: proxy.map(|proxy| tunnel_request(target, proxy)),
+            version: options.version,
             clock,
-            // TLS hides the socket, so its stamps are taken at the read.
-            stamping: if target.tls {
+            // TLS hides the socket, and HTTP/2 collects frames of several reads
+            // before it hands them out: stamps are taken at the read.
+            stamping: if target.tls || options.version == HttpVersion::Http2 {
                 None
             } else {
                 KernelStamping::switch_on().await
@@ -124,17 +155,38 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectorError> {
     })
 }
 
-fn tls_connector() -> TlsConnector {
-    let roots = rustls::RootCertStore {
+fn tls_connector(options: &ConnectOptions) -> Result<TlsConnector, ConnectorError> {
+    let mut roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
+    if let Some(pem) = &options.roots_pem {
+        add_roots(&mut roots, pem)?;
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider supports the default versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
+    if options.version == HttpVersion::Http2 {
+        config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
+    }
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn add_roots(roots: &mut rustls::RootCertStore, pem: &[u8]) -> Result<(), ConnectorError> {
+    let wrong = |reason: String| ConnectorError::Roots { reason };
+    let before = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| wrong(error.to_string()))?;
+    }
+    if roots.len() == before {
+        return Err(wrong("no PEM certificate in them".to_owned()));
+    }
+    Ok(())
 }
 
 fn tunnel_request(target: &Target, proxy: &Target) -> String {
@@ -170,11 +222,47 @@ async fn open_tunnel(stream: &mut TcpStream, request: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Connects to the first address that answers. A loopback service is tried from
+/// further source addresses once the ports of the usual one (some 28,000 on
+/// Linux) are used up.
+async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let refused = match TcpStream::connect(addresses).await {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => error,
+        other => return other,
+    };
+    let loopback = addresses
+        .iter()
+        .find(|address| address.is_ipv4() && address.ip().is_loopback());
+    let Some(peer) = loopback else {
+        return Err(refused);
+    };
+    for source in LOOPBACK_SOURCES.map(|last| Ipv4Addr::new(127, 0, 0, last)) {
+        match dial_from(source, *peer).await {
+            Err(error) if is_used_up(&error) => {}
+            other => return other,
+        }
+    }
+    Err(refused)
+}
+
+async fn dial_from(source: Ipv4Addr, peer: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((source, 0).into())?;
+    socket.connect(peer).await
+}
+
+fn is_used_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse
+    )
+}
+
 impl Connector for ServiceConnector {
     type Io = ServiceIo;
 
     async fn connect(&self) -> io::Result<Wire<ServiceIo>> {
-        let mut stream = TcpStream::connect(self.addresses.as_slice()).await?;
+        let mut stream = dial(&self.addresses).await?;
         stream.set_nodelay(true)?;
         if let Some(request) = &self.tunnel {
             open_tunnel(&mut stream, request).await?;
@@ -188,6 +276,10 @@ impl Connector for ServiceConnector {
             });
         };
         let stream = connector.connect(name.clone(), stream).await?;
+        let agreed = stream.get_ref().1.alpn_protocol();
+        if self.version == HttpVersion::Http2 && agreed != Some(ALPN_HTTP2) {
+            return Err(io::Error::other("the server does not offer HTTP/2"));
+        }
         let io = StampedRead::new(stream, self.clock.clone());
         Ok(Wire {
             cell: io.cell(),
@@ -260,5 +352,40 @@ impl Write for ServiceIo {
             Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, slices),
             Self::Tls(io) => Pin::new(io).poll_write_vectored(cx, slices),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "edge: loopback sockets")]
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loopback_service_can_be_reached_from_further_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap();
+        for last in LOOPBACK_SOURCES {
+            let source = Ipv4Addr::new(127, 0, 0, last);
+            let Ok(stream) = dial_from(source, peer).await else {
+                eprintln!("skipped: this platform has one loopback address");
+                return;
+            };
+            let (_, seen) = listener.accept().await.unwrap();
+            assert_eq!(seen.ip(), source);
+            drop(stream);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_no_reason_to_try_from_elsewhere() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap();
+        drop(listener);
+        let error = dial(&[peer]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(!is_used_up(&error));
     }
 }

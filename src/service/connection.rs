@@ -1,4 +1,4 @@
-//! One HTTP/1 connection and one exchange on it. The connection's own future is
+//! One HTTP connection and one exchange on it. The connection's own future is
 //! polled by the task that reads the answer, so a frame never crosses to
 //! another task, and each frame belongs to the latest read of its socket. It
 //! refuses to know retries and lanes.
@@ -8,7 +8,7 @@
 //! again only when it fires).
 #![allow(clippy::disallowed_methods, reason = "edge: timers of an exchange")]
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,20 +19,19 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
 use tokio::time::{Sleep, sleep_until};
 
 use super::clock::RunClock;
 use super::connect::Wire;
-use super::inline::InlinePoller;
+use super::protocol::{Driver, Sender, handshake};
+use super::quiet::Quiet;
 use super::socket::{ReadStamp, StampCell};
 use super::stream::AnswerReader;
+use super::wire::HttpVersion;
 use crate::measure::{FailureKind, TimestampSource};
 use crate::units::RunOffset;
 
-/// Most header lines of a response.
-const HEADERS_MAX: usize = 128;
 /// Most of an error body that is read, in bytes.
 const ERROR_BODY_BYTES_MAX: usize = 16 << 10;
 
@@ -107,44 +106,20 @@ pub enum ExchangeError {
 }
 
 /// An open connection, idle between exchanges.
-pub struct Connection<Io: Read + Write + Unpin + 'static> {
-    sender: http1::SendRequest<Full<Bytes>>,
+pub struct Connection<Io: Read + Write + Unpin + Send + 'static> {
+    sender: Sender,
     driver: Driver<Io>,
     cell: Arc<StampCell>,
     exchanges: u64,
 }
 
-/// The connection's own future, until it is over.
-struct Driver<Io: Read + Write + Unpin + 'static> {
-    connection: Option<http1::Connection<Io, Full<Bytes>>>,
-    poller: InlinePoller,
-}
-
-impl<Io: Read + Write + Unpin + 'static> Driver<Io> {
-    /// Lets the connection read and write. Its end shows in the sender and in
-    /// the body, which is where it is looked for.
-    fn advance(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection
-            && Pin::new(connection).poll(cx).is_ready()
-        {
-            self.connection = None;
-        }
-    }
-}
-
-impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
+impl<Io: Read + Write + Unpin + Send + 'static> Connection<Io> {
     /// Takes an open transport into use.
-    pub async fn open(wire: Wire<Io>) -> Result<Self, hyper::Error> {
-        let (sender, connection) = http1::Builder::new()
-            .max_headers(HEADERS_MAX)
-            .handshake(wire.io)
-            .await?;
+    pub async fn open(wire: Wire<Io>, version: HttpVersion) -> Result<Self, hyper::Error> {
+        let (sender, driver) = handshake(wire.io, version).await?;
         Ok(Self {
             sender,
-            driver: Driver {
-                connection: Some(connection),
-                poller: InlinePoller::default(),
-            },
+            driver,
             cell: wire.cell,
             exchanges: 0,
         })
@@ -161,7 +136,7 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         poll_fn(|cx| {
             self.driver.advance(cx);
             let ready = matches!(self.sender.poll_ready(cx), Poll::Ready(Ok(())));
-            Poll::Ready(ready && self.driver.connection.is_some())
+            Poll::Ready(ready && self.driver.is_open())
         })
         .await
     }
@@ -180,10 +155,11 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         let cell = Arc::clone(&self.cell);
         let watch = Watch::new(&cell, deadlines, clock);
         let timer = sleep_until(clock.instant(watch.next_deadline()));
-        let mut timer = std::pin::pin!(timer);
-        let response = self.send(request, &watch, timer.as_mut()).await?;
+        let timer = std::pin::pin!(timer);
+        let mut timer = Quiet::new(timer);
+        let response = self.send(request, &watch, &mut timer).await?;
         answer.first_byte = Some(self.cell.latest().at);
-        self.read(response, answer, &watch, timer.as_mut())
+        self.read(response, answer, &watch, &mut timer)
             .await
             .map_err(ExchangeError::Failed)
     }
@@ -192,10 +168,9 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         &mut self,
         request: Request<Full<Bytes>>,
         watch: &Watch<'_>,
-        timer: Pin<&mut Sleep>,
+        timer: &mut Timer<'_>,
     ) -> Result<Response<Incoming>, ExchangeError> {
-        let sending = self.sender.try_send_request(request);
-        let mut sending = std::pin::pin!(sending);
+        let mut sending = self.sender.try_send_request(request);
         let driver = &mut self.driver;
         let sent = advance_until(driver, watch, timer, |cx| sending.as_mut().poll(cx)).await;
         match sent {
@@ -213,7 +188,7 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         response: Response<Incoming>,
         answer: &mut Answer,
         watch: &Watch<'_>,
-        mut timer: Pin<&mut Sleep>,
+        timer: &mut Timer<'_>,
     ) -> Result<(), AttemptFailure> {
         let (head, mut body) = response.into_parts();
         if !head.status.is_success() {
@@ -223,7 +198,7 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
             answer.reader.expect_whole();
         }
         loop {
-            let frame = advance_until(&mut self.driver, watch, timer.as_mut(), |cx| {
+            let frame = advance_until(&mut self.driver, watch, timer, |cx| {
                 Pin::new(&mut body).poll_frame(cx)
             });
             match frame.await {
@@ -269,11 +244,11 @@ impl<Io: Read + Write + Unpin + 'static> Connection<Io> {
         status: StatusCode,
         body: &mut Incoming,
         watch: &Watch<'_>,
-        mut timer: Pin<&mut Sleep>,
+        timer: &mut Timer<'_>,
     ) -> AttemptFailure {
         let mut text = Vec::new();
         while text.len() < ERROR_BODY_BYTES_MAX {
-            let frame = advance_until(&mut self.driver, watch, timer.as_mut(), |cx| {
+            let frame = advance_until(&mut self.driver, watch, timer, |cx| {
                 Pin::new(&mut *body).poll_frame(cx)
             });
             let Ok(Some(Ok(frame))) = frame.await else {
@@ -326,6 +301,9 @@ fn transport_failure(error: &hyper::Error) -> AttemptFailure {
     }
     AttemptFailure::new(kind, message)
 }
+
+/// The timer of an exchange, which is not looked at with every chunk.
+type Timer<'a> = Quiet<Pin<&'a mut Sleep>>;
 
 /// Watches the deadlines of one exchange.
 struct Watch<'a> {
@@ -383,28 +361,20 @@ impl<'a> Watch<'a> {
 async fn advance_until<Io, T>(
     driver: &mut Driver<Io>,
     watch: &Watch<'_>,
-    mut timer: Pin<&mut Sleep>,
+    timer: &mut Timer<'_>,
     mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Result<T, AttemptFailure>
 where
-    Io: Read + Write + Unpin + 'static,
+    Io: Read + Write + Unpin + Send + 'static,
 {
     poll_fn(|cx| {
-        let mut poller = std::mem::take(&mut driver.poller);
-        let outcome = poller.poll(cx, |cx| {
-            if let Poll::Ready(value) = wanted(cx) {
-                return Poll::Ready(value);
-            }
-            driver.advance(cx);
-            wanted(cx)
-        });
-        driver.poller = poller;
+        let outcome = driver.poll_with(cx, &mut wanted);
         if let Poll::Ready(value) = outcome {
             return Poll::Ready(Ok(value));
         }
-        while timer.as_mut().poll(cx).is_ready() {
+        while Pin::new(&mut *timer).poll(cx).is_ready() {
             match watch.expired() {
-                Ok(next) => timer.as_mut().reset(watch.clock.instant(next)),
+                Ok(next) => timer.disturb().as_mut().reset(watch.clock.instant(next)),
                 Err(timeout) => return Poll::Ready(Err(timeout)),
             }
         }

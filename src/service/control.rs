@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -345,6 +345,14 @@ fn client(settings: &ControlSettings) -> Result<Client, ControlError> {
         let proxy =
             reqwest::Proxy::all(proxy).map_err(|_| ControlError::BadUrl { field: "the proxy" })?;
         builder = builder.proxy(proxy);
+    }
+    if let Some(pem) = &settings.roots_pem {
+        let roots = Certificate::from_pem_bundle(pem).map_err(|error| ControlError::NoClient {
+            reason: innermost(&error),
+        })?;
+        for root in roots {
+            builder = builder.add_root_certificate(root);
+        }
     }
     builder.build().map_err(|error| ControlError::NoClient {
         reason: innermost(&error.without_url()),

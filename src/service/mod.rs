@@ -20,6 +20,8 @@ mod endpoint;
 mod inline;
 mod kv_poller;
 mod payload;
+mod protocol;
+pub mod quiet;
 mod reset_answer;
 pub mod scrub;
 #[cfg(feature = "reqwest-client")]

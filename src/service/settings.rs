@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -43,6 +44,8 @@ pub struct ControlSettings {
     pub proxy: Option<String>,
     /// Further headers of every request; they may hold secrets.
     pub headers: Headers,
+    /// Root certificates trusted besides the public ones, PEM.
+    pub roots_pem: Option<Bytes>,
 }
 
 impl ControlSettings {
@@ -66,6 +69,7 @@ impl ControlSettings {
             extra_body: Map::new(),
             proxy: None,
             headers: Headers::default(),
+            roots_pem: None,
         }
     }
 
@@ -96,7 +100,7 @@ impl fmt::Debug for ControlSettings {
             .field("extra_body", &self.extra_body)
             .field("proxy", &self.proxy.as_deref().map(shown_url))
             .field("headers", &self.headers)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

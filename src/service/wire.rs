@@ -16,6 +16,17 @@ pub const RANK_HEADER: &str = "x-data-parallel-rank";
 /// Header by which a request names itself.
 pub const NAME_HEADER: &str = "x-request-id";
 
+/// Which HTTP a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, by ALPN under TLS and by prior knowledge without. Each stream
+    /// still has a connection of its own, so that none waits for another.
+    Http2,
+}
+
 /// Which endpoint a body is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
@@ -139,6 +150,7 @@ pub struct HeaderError {
 pub struct HeadTemplate {
     uri: Uri,
     headers: HeaderMap,
+    version: HttpVersion,
 }
 
 impl HeadTemplate {
@@ -181,7 +193,34 @@ impl HeadTemplate {
             })?;
             headers.insert(parsed, value(name, text)?);
         }
-        Ok(Self { uri, headers })
+        Ok(Self {
+            uri,
+            headers,
+            version: HttpVersion::Http1,
+        })
+    }
+
+    /// The same heads as HTTP/2 wants them: scheme and authority in place of a
+    /// `Host` line (RFC 9113, 8.3.1).
+    pub fn for_http2(mut self, target: &Target) -> Result<Self, HeaderError> {
+        let scheme = if target.tls { "https" } else { "http" };
+        self.uri = Uri::builder()
+            .scheme(scheme)
+            .authority(target.authority.as_str())
+            .path_and_query(target.path_and_query.as_str())
+            .build()
+            .map_err(|_| HeaderError {
+                name: ":authority".to_owned(),
+                reason: "not a host",
+            })?;
+        self.headers.remove(HOST);
+        self.version = HttpVersion::Http2;
+        Ok(self)
+    }
+
+    /// Which HTTP these heads are for.
+    pub fn version(&self) -> HttpVersion {
+        self.version
     }
 
     /// A request with this body; `rank` is asked for iff the row has one, and a
@@ -266,6 +305,18 @@ mod tests {
         assert_eq!(with.headers()[HOST], "h:1");
         let without = head.request(Bytes::new(), None, None);
         assert!(!without.headers().contains_key(RANK_HEADER));
+    }
+
+    #[test]
+    fn http2_has_an_authority_in_place_of_a_host_line() {
+        let target = Target::parse("http://h:1/v1/completions?x=1").unwrap();
+        let head = HeadTemplate::new(&target, true, None, &[]).unwrap();
+        assert_eq!(head.version(), HttpVersion::Http1);
+        let head = head.for_http2(&target).unwrap();
+        assert_eq!(head.version(), HttpVersion::Http2);
+        let request = head.request(Bytes::new(), None, None);
+        assert_eq!(request.uri(), "http://h:1/v1/completions?x=1");
+        assert!(!request.headers().contains_key(HOST));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod lanes;
 mod latency;
 mod profiles;
 mod schedule;
+mod secure;
 mod server;
 mod simulation;
 mod sse;

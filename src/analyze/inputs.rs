@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use crate::engine::EngineFacts;
-use crate::measure::RequestRecord;
+use crate::measure::{Calibration, RequestRecord};
 use crate::rng::Seed;
 use crate::scenario::CacheMode;
 use crate::stats::Percent;
@@ -211,19 +211,6 @@ pub struct ClientHealth {
     pub cpu_share: Option<f64>,
     /// The client's own error on this machine.
     pub calibration: Option<Calibration>,
-}
-
-/// The client's own error, measured against an in-process server, µs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Calibration {
-    /// Mean TTFT error.
-    pub ttft_bias_us: f64,
-    /// 99th percentile of the absolute TTFT error.
-    pub ttft_p99_error_us: f64,
-    /// Mean ITL error.
-    pub itl_bias_us: f64,
-    /// 99th percentile of the absolute ITL error.
-    pub itl_p99_error_us: f64,
 }
 
 /// What the KV poller saw.

@@ -46,8 +46,8 @@ pub use capacity::CapacityTheory;
 pub use counters::{CounterRates, Counters, Regression};
 pub use findings::{Code, Finding, Severity, Verdict};
 pub use inputs::{
-    BlockFacts, Calibration, ClientHealth, ColdProof, ControlFacts, Inputs, KvFacts, KvGauges,
-    KvSample, Limits, PlannedRow, ProfileFacts, Routing, StageFacts, StageLoad,
+    BlockFacts, ClientHealth, ColdProof, ControlFacts, Inputs, KvFacts, KvGauges, KvSample, Limits,
+    PlannedRow, ProfileFacts, Routing, StageFacts, StageLoad,
 };
 pub use latency::{
     ItlMethod, ItlSummary, LatencyReport, Metric, MetricIntervals, TimestampSourceName,

@@ -92,6 +92,8 @@ pub enum Command {
     Probe(Box<ProbeArgs>),
     /// Set two records side by side.
     Compare(CompareArgs),
+    /// Measure this client's own error on this machine.
+    Calibrate(CalibrateArgs),
     /// Print a JSON Schema.
     Schema(SchemaArgs),
     /// Print completions for a shell.
@@ -173,6 +175,26 @@ pub struct RunArgs {
     /// Longest time one request may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
     pub request_timeout: f64,
+    /// Further header of every request, such as `X-Team=search`; may be given
+    /// several times, and replaces a header of ours. Values are never written.
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    pub headers: Vec<String>,
+    /// HTTP proxy for everything, such as `http://10.0.0.1:3128`; those of the
+    /// environment are never used.
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
+    /// Certificates (PEM) to trust besides the public ones.
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// Send the measured requests by HTTP/2: negotiated under TLS, by prior
+    /// knowledge without. Chunks are then stamped when they are read, not by
+    /// the kernel.
+    #[arg(long)]
+    pub http2: bool,
+    /// Measure the client's own error after the run, at the concurrency and
+    /// chunk rate that the run had, and put it into the analysis.
+    #[arg(long)]
+    pub calibrate: bool,
     /// Further percentiles for the latency table, such as `25,99.99`.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub percentiles: Vec<f64>,
@@ -237,6 +259,30 @@ pub struct DemoArgs {
     /// Where to write; a fresh temporary directory when absent.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// Options of `calibrate`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  pcload calibrate --concurrency 256 --itl-ms 10
+  pcload calibrate --concurrency 8 --itl-ms 30 --seconds 20
+
+It streams from a server in this process and states bias and 99th percentile of
+the errors of TTFT and ITL against what that server really sent. Run it on an
+idle machine, and again on one as busy as it is during your runs.")]
+pub struct CalibrateArgs {
+    /// Streams side by side.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub concurrency: u32,
+    /// Time from chunk to chunk of a stream, milliseconds.
+    #[arg(long, value_name = "X", default_value_t = 10.0)]
+    pub itl_ms: f64,
+    /// About how long to stream.
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Worker threads of the load generator.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
 }
 
 /// Options of `schema`.

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod args;
+mod calibrate;
 mod compare;
 mod convert;
 mod dataset;
@@ -63,6 +64,7 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run(args, global),
         Command::Probe(args) => probe::run(args, global),
         Command::Compare(args) => compare::run(args, global),
+        Command::Calibrate(args) => calibrate::run(args, global),
         Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => schema::completions(*shell),
         Command::Man(args) => man::run(args),

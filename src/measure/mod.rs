@@ -2,6 +2,7 @@
 //! heard of HTTP: it is given stamps and facts, whoever took them.
 
 pub mod aisbench;
+mod calibration;
 mod derive;
 mod logs;
 mod record;
@@ -12,6 +13,9 @@ mod derive_tests;
 #[cfg(test)]
 pub(crate) mod sample;
 
+pub use calibration::{
+    Calibration, CalibrationError, SeenLoad, ServerTruth, calibration, seen_load,
+};
 pub use derive::{Derived, TokenSource, derive, gaps};
 pub use logs::interval_logs;
 pub use record::{

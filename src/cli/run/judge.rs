@@ -23,7 +23,7 @@ use crate::artifacts::{self, AnalysisStatus, KvPolling, MetricsPage, RankActual,
 use crate::cli::exit::{Exit, Failure};
 use crate::drive::native::NativeOutcome;
 use crate::drive::phases::{Proof, Reading, ResetOutcome};
-use crate::measure::{Outcome, interval_logs};
+use crate::measure::{Calibration, Outcome, interval_logs};
 use crate::plan::{LoadPlan, Pace};
 use crate::service::KvSamples;
 use crate::units::{BlockSize, DpRank, RunOffset};
@@ -33,9 +33,10 @@ pub(super) fn judge(
     sequence: &Sequence<'_>,
     told: Told,
     choice: &LoadChoice,
+    calibration: Option<Calibration>,
 ) -> Result<Finished, Failure> {
     let counters = counters(&told);
-    let analysis = analysis(sequence, &told, &counters, choice)?;
+    let analysis = analysis(sequence, &told, &counters, choice, calibration)?;
     write_kv(&told.directory.kv(), &told.kv)?;
     write_histograms(&told)?;
     let failure = failure(sequence, &told);
@@ -67,6 +68,7 @@ fn analysis(
     told: &Told,
     counters: &Counters,
     choice: &LoadChoice,
+    calibration: Option<Calibration>,
 ) -> Result<Analysis, Failure> {
     let scenario = sequence.scenario;
     let block = |tokens: Option<u64>| tokens.and_then(BlockSize::new);
@@ -94,7 +96,7 @@ fn analysis(
         control: &control_facts(told),
         kv: &kv_facts(&told.kv, told.kv_origin),
         profile: &profile_facts(&sequence.settings.load, &told.outcome),
-        client: &client_health(&told),
+        client: &client_health(told, calibration),
         limits,
         slo,
         percentiles: &choice.percentiles,
@@ -191,7 +193,7 @@ fn profile_facts(load: &LoadPlan, outcome: &NativeOutcome) -> ProfileFacts {
 }
 
 /// Of AISBench nothing is known.
-fn client_health(told: &Told) -> ClientHealth {
+fn client_health(told: &Told, calibration: Option<Calibration>) -> ClientHealth {
     if told.aisbench.is_some() {
         return ClientHealth::default();
     }
@@ -199,7 +201,7 @@ fn client_health(told: &Told) -> ClientHealth {
     ClientHealth {
         runtime_lag_p99_ms: outcome.health.runtime_lag.p99_us.map(|us| us / 1e3),
         cpu_share: Some(outcome.health.cpu_share),
-        calibration: None,
+        calibration,
     }
 }
 

@@ -10,25 +10,39 @@ mod both;
 mod interrupt;
 mod judge;
 mod live;
+mod network;
 mod requests;
 mod sequence;
 mod settings;
 mod show;
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::args::{Driver, Global, RunArgs};
 use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
-use super::{logging, output};
+use super::output::Voice;
+use super::{calibrate, logging, output};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::drive;
 use crate::measure::aisbench::Results;
+use crate::measure::{Calibration, seen_load};
 use crate::scenario::{self, ManifestPurpose, ManifestScenario, Scenario};
 
 pub(super) use settings::{LoadChoice, control_settings, load_plan};
+
+/// About how long the client is calibrated after a run.
+const CALIBRATION: Duration = Duration::from_secs(5);
+/// Most streams that are calibrated at; each needs two descriptors.
+const CALIBRATED_STREAMS_MAX: u32 = 10_000;
+/// Shortest gap that is calibrated at: chunks of a run that come in bursts
+/// have gaps near 0, which no server could send alone.
+const CALIBRATED_ITL_MIN: Duration = Duration::from_millis(1);
+/// Longest gap that is calibrated at.
+const CALIBRATED_ITL_MAX: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
@@ -116,9 +130,52 @@ pub(super) fn execute(
     let told = runtime.block_on(story.tell());
     // A scrape that hangs must not keep the program from ending.
     runtime.shutdown_background();
-    let finished = judge::judge(&story, told?, choice)?;
+    let told = told?;
+    let calibration = choice
+        .calibrate
+        .then(|| own_error(&told, choice, voice))
+        .flatten();
+    let finished = judge::judge(&story, told, choice, calibration)?;
     show::show(&finished, voice)?;
     Ok(finished)
+}
+
+/// The client's own error at the load that the run really had: the chunk rate
+/// is the server's, so it is known only now. A failure costs the run nothing
+/// but this figure.
+fn own_error(told: &sequence::Told, choice: &LoadChoice, voice: Voice) -> Option<Calibration> {
+    if told.outcome.interrupted {
+        return None;
+    }
+    let Some(seen) = seen_load(&told.outcome.records) else {
+        voice.say("warning: not calibrated, no answer had two chunks");
+        return None;
+    };
+    voice.say("calibration: the client's own error at the run's load");
+    let load = calibrate::Load {
+        streams: seen.streams.clamp(1, CALIBRATED_STREAMS_MAX),
+        itl: seen
+            .gap
+            .duration()
+            .clamp(CALIBRATED_ITL_MIN, CALIBRATED_ITL_MAX),
+        length: CALIBRATION,
+        threads: choice.threads,
+    };
+    match calibrate::calibrate(load) {
+        Ok(found) => {
+            for line in calibrate::table(&found) {
+                voice.say(&line);
+            }
+            Some(found)
+        }
+        Err(failure) => {
+            voice.say(&format!(
+                "warning: not calibrated; {}",
+                failure.render().trim_end()
+            ));
+            None
+        }
+    }
 }
 
 /// The set of a scenario: an equal one that is there, else a new one.

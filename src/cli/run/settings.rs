@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, json};
 
+use super::network::Network;
 use crate::artifacts::{FullRow, PreparedSet};
 use crate::cli::analyze::engine_choice;
 use crate::cli::args::{Definitions, Driver, RunArgs};
@@ -40,6 +41,10 @@ pub(crate) struct LoadChoice {
     pub percentiles: Vec<Percent>,
     /// Who sends, and by whose definitions it is reported.
     pub driver: DriverChoice,
+    /// Whether the client's own error is measured after the run.
+    pub calibrate: bool,
+    /// How the service is reached.
+    pub network: Network,
 }
 
 /// What the command line says about AISBench.
@@ -76,6 +81,8 @@ impl Default for LoadChoice {
             slo: BTreeMap::new(),
             percentiles: Vec::new(),
             driver: DriverChoice::default(),
+            calibrate: false,
+            network: Network::default(),
         }
     }
 }
@@ -103,6 +110,8 @@ impl LoadChoice {
                 .map_or(Ok(BTreeMap::new()), objectives)?,
             percentiles: percentiles.collect::<Result<_, _>>()?,
             driver: DriverChoice::from_args(args),
+            calibrate: args.calibrate,
+            network: Network::from_args(args)?,
         })
     }
 }
@@ -188,9 +197,9 @@ impl Settings {
         phases.isolated_by_salt = scenario.pcload.cache_salt == Some(CacheSalt::PerRun);
         Ok(Self {
             cache_salt: control.cache_salt.clone(),
-            control,
+            control: choice.network.control(control),
             phases,
-            native: native_config(scenario, choice),
+            native: choice.network.native(native_config(scenario, choice)),
             load: load_plan(scenario, rows.len(), choice)?,
             prefix_tokens,
             suffix_tokens,

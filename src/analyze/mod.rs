@@ -24,6 +24,7 @@ mod series;
 mod stages;
 mod throughput;
 mod traffic;
+pub mod vllm_bench;
 mod worth;
 
 #[cfg(test)]

@@ -94,6 +94,9 @@ pub enum Command {
     Compare(CompareArgs),
     /// Measure this client's own error on this machine.
     Calibrate(CalibrateArgs),
+    /// Write a prepared set or a run in another tool's form; sends nothing.
+    #[command(subcommand)]
+    Export(super::export::ExportCommand),
     /// Print a JSON Schema.
     Schema(SchemaArgs),
     /// Print completions for a shell.

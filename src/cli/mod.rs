@@ -10,6 +10,7 @@ mod dataset;
 mod demo;
 mod doctor;
 mod exit;
+mod export;
 mod inputs;
 mod inspect;
 mod logging;
@@ -65,6 +66,7 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Probe(args) => probe::run(args, global),
         Command::Compare(args) => compare::run(args, global),
         Command::Calibrate(args) => calibrate::run(args, global),
+        Command::Export(command) => export::run(command, global),
         Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => schema::completions(*shell),
         Command::Man(args) => man::run(args),

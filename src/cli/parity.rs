@@ -33,16 +33,9 @@ impl RunOnDisk {
         let run = &document["pcload"]["run"];
         let driver = run["driver"].as_str();
         let driver = driver.ok_or_else(|| broken(&path, "it names no driver"))?;
-        let path = directory.join("records.jsonl");
-        let text =
-            fs::read_to_string(&path).map_err(|error| unreadable("records", &path, &error))?;
-        let records = text.lines().enumerate().map(|(index, line)| {
-            serde_json::from_str(line)
-                .map_err(|error| broken(&path, &format!("line {}: {error}", index + 1)))
-        });
         Ok(Self {
             driver: driver.to_owned(),
-            records: records.collect::<Result<_, _>>()?,
+            records: records(directory)?,
             hit_rate: document["actual"]["global_hit_rate"].as_f64(),
             origin_ns: run["started_monotonic_ns"].as_u64().unwrap_or(0),
             seed: document["run_id"].as_str().unwrap_or_default().to_owned(),
@@ -56,6 +49,17 @@ impl RunOnDisk {
             origin_ns: self.origin_ns,
         }
     }
+}
+
+/// The records of a run, from its directory.
+pub(super) fn records(directory: &Path) -> Result<Vec<RequestRecord>, Failure> {
+    let path = directory.join("records.jsonl");
+    let text = fs::read_to_string(&path).map_err(|error| unreadable("records", &path, &error))?;
+    let records = text.lines().enumerate().map(|(index, line)| {
+        serde_json::from_str(line)
+            .map_err(|error| broken(&path, &format!("line {}: {error}", index + 1)))
+    });
+    records.collect()
 }
 
 fn broken(path: &Path, what: &str) -> Failure {

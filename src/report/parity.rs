@@ -62,7 +62,10 @@ impl<W: io::Write> Page<'_, W> {
 
     fn referee(&mut self, parity: &Parity) -> io::Result<()> {
         if parity.rows.iter().all(|row| row.nearer.is_none()) {
-            return Ok(());
+            return self.text(
+                "Without the server's own log a difference may be the server's: its speed changes \
+                 from run to run.",
+            );
         }
         let mut table = self.table(&[
             "Against the server's log",
@@ -129,6 +132,7 @@ fn word(agreement: Agreement) -> &'static str {
     match agreement {
         Agreement::Equal => "equal",
         Agreement::Within => "within 5 % or 3 ms",
+        Agreement::Noise => "noise",
         Agreement::Expected => "expected",
         Agreement::Differs => "DIFFERS",
         Agreement::Unknown => ABSENT,

@@ -9,4 +9,5 @@
     reason = "edge: tests read recorded files and run the program"
 )]
 
+mod child;
 mod recorded;

@@ -76,7 +76,7 @@ fn the_difference_is_of_the_same_requests() {
     let e2el = row_of(&parity, "e2el_ms", "p50", By::Pcload);
     assert_eq!(e2el.agreement, Agreement::Differs);
     let tpot = row_of(&parity, "tpot_ms", "p50", By::Pcload);
-    assert_eq!(tpot.agreement, Agreement::Within);
+    assert_eq!(tpot.agreement, Agreement::Equal);
 }
 
 #[test]

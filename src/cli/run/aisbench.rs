@@ -56,29 +56,42 @@ pub(super) fn options(
         let message = "it sends text, not token ids";
         return Err(AisbenchError::Unsupported(message.to_owned()).into());
     }
-    let mut extra_body = Map::new();
-    if let Some(add) = settings.add_special_tokens {
-        extra_body.insert("add_special_tokens".to_owned(), add.into());
-    }
-    if let Some(salt) = &settings.cache_salt {
-        extra_body.insert("cache_salt".to_owned(), salt.as_str().into());
-    }
     let config = &scenario.tokenizer;
     Ok(Options {
         python: choice.driver.python.clone(),
         template: choice.driver.template.clone(),
         slots: slots(&settings.load)?,
-        extra_body,
+        extra_body: extra_body(settings),
         run_id: set.run_id().to_owned(),
-        set: SetPaths {
-            full: set.full_path().to_owned(),
-            requests: set.requests_path().to_owned(),
-            manifest: set.path().to_owned(),
-        },
+        set: paths(set),
         tokenizer: tokenizer::locate(&config.path, &config.base_dir, config.revision.as_deref())?,
         silence: choice.timeouts.request,
         quiet,
     })
+}
+
+/// Body fields that are no generation arguments.
+fn extra_body(settings: &Settings) -> Map<String, Value> {
+    let add = settings.add_special_tokens;
+    let salt = settings.cache_salt.as_deref();
+    let fields = [
+        ("add_special_tokens", add.map(Value::from)),
+        ("cache_salt", salt.map(Value::from)),
+    ];
+    fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Where the set lies, seen from anywhere.
+fn paths(set: &PreparedSet) -> SetPaths {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    SetPaths {
+        full: absolute(set.full_path()),
+        requests: absolute(set.requests_path()),
+        manifest: absolute(set.path()),
+    }
 }
 
 /// The rows of the set as AISBench gets them.
@@ -117,6 +130,26 @@ pub(super) fn check(
     let ready = aisbench::prepare(scenario, options, rows(full, settings));
     runtime.block_on(ready)?;
     Ok(())
+}
+
+/// Writes the set for AISBench alone.
+pub(in crate::cli) fn export(
+    set: &PreparedSet,
+    scenario: &Scenario,
+    folder: &Path,
+) -> Result<aisbench::Exported, Failure> {
+    let full = set.load_rows()?;
+    let settings = Settings::new(set, scenario, &full, &LoadChoice::default())?;
+    let config = &scenario.tokenizer;
+    let tokenizer = tokenizer::locate(&config.path, &config.base_dir, config.revision.as_deref())?;
+    Ok(aisbench::export(
+        scenario,
+        set.run_id(),
+        (&tokenizer, paths(set)),
+        extra_body(&settings),
+        &rows(&full, &settings),
+        folder,
+    )?)
 }
 
 /// AISBench knows one kind of load that can be repeated: a closed loop of fixed

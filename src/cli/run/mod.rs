@@ -32,6 +32,7 @@ use crate::measure::aisbench::Results;
 use crate::measure::{Calibration, seen_load};
 use crate::scenario::{self, ManifestPurpose, ManifestScenario, Scenario};
 
+pub(super) use aisbench::export;
 pub(super) use settings::{LoadChoice, control_settings, load_plan};
 
 /// About how long the client is calibrated after a run.

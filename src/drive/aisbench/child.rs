@@ -92,16 +92,13 @@ pub(super) async fn watch(
 }
 
 fn start(plan: &ChildPlan) -> io::Result<Child> {
-    let (out, err) = match &plan.output {
-        Some(path) => {
-            let file = fs::File::create(path)?;
-            (Stdio::from(file.try_clone()?), Stdio::from(file))
-        }
+    let (out, err) = if let Some(path) = &plan.output {
+        let file = fs::File::create(path)?;
+        (Stdio::from(file.try_clone()?), Stdio::from(file))
+    } else {
         // stdout is for the result alone.
-        None => {
-            let terminal = io::stderr().as_fd().try_clone_to_owned()?;
-            (Stdio::from(terminal), Stdio::inherit())
-        }
+        let terminal = io::stderr().as_fd().try_clone_to_owned()?;
+        (Stdio::from(terminal), Stdio::inherit())
     };
     let [shell, flag, script, name] = SHELL;
     Command::new(shell)

@@ -19,7 +19,7 @@ use crate::service::scrub::Scrubber;
 
 /// Longest time the time points may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(600);
-/// Reads the database; SQLite is in Python's standard library.
+/// Reads the database; `sqlite3` is in Python's standard library.
 const TIME_POINTS: &str = include_str!("time_points.py");
 /// Largest file that is looked through for secrets, in bytes.
 const SCRUBBED_BYTES_MAX: u64 = 256 << 20;

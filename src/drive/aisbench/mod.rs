@@ -21,6 +21,7 @@
 mod child;
 mod collect;
 mod error;
+mod export;
 mod literal;
 mod python;
 mod ready;
@@ -31,6 +32,7 @@ mod run;
 pub use child::ChildEnd;
 pub use collect::Collected;
 pub use error::AisbenchError;
+pub use export::{Exported, export};
 pub use python::{Python, find_python};
 pub use ready::{Options, Ready, prepare};
 pub use render::{Classes, Plan, SetPaths, command, configuration, dataset};

@@ -54,13 +54,11 @@ pub async fn find_python(named: Option<&Path>) -> Result<Python, AisbenchError> 
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
-        Ok(output) => output.map_err(AisbenchError::io("start", &path))?,
-        Err(_) => {
-            let message = format!("`{}` does not answer", path.display());
-            return Err(AisbenchError::NoPython(message));
-        }
+    let Ok(output) = tokio::time::timeout(PROBE_TIMEOUT, asked).await else {
+        let message = format!("`{}` does not answer", path.display());
+        return Err(AisbenchError::NoPython(message));
     };
+    let output = output.map_err(AisbenchError::io("start", &path))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let answer = text
         .lines()

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::AisbenchError;
 use super::python::{Python, find_python};
 use super::render::{Classes, Plan, SetPaths, command};
-use super::requests::{AisbenchRow, check};
+use super::requests::{AisbenchRow, check, is_routed};
 use crate::scenario::Scenario;
 
 /// What the command line and the set say of a run by AISBench.
@@ -99,8 +99,7 @@ pub async fn prepare(
         );
         return Err(AisbenchError::Unsupported(message));
     }
-    let routed = |row: &AisbenchRow| row.sent.dp_rank.is_some() || row.sent.lane_sequence.is_some();
-    let classes = match (python.plugin, rows.iter().any(routed)) {
+    let classes = match (python.plugin, rows.iter().any(is_routed)) {
         (true, _) => Classes::Plugin,
         (false, true) => Classes::Adapter,
         (false, false) => Classes::Stock,

@@ -33,6 +33,11 @@ const LANE_SLOTS_MAX: u32 = 500;
 /// Most slots AISBench takes.
 const SLOTS_MAX: u32 = 100_000;
 
+/// Whether a row asks for a rank or a lane.
+pub(super) fn is_routed(row: &AisbenchRow) -> bool {
+    row.sent.dp_rank.is_some() || row.sent.lane_sequence.is_some()
+}
+
 /// Refuses what AISBench would not send as it is planned.
 pub fn check(rows: &[AisbenchRow], slots: u32) -> Result<(), AisbenchError> {
     let has_lanes = rows.iter().any(|row| row.sent.lane_sequence.is_some());

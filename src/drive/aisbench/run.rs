@@ -17,6 +17,7 @@ use super::child::{ChildEnd, ChildPlan, watch};
 use super::collect::{Collected, collect, last_line, names, scrub};
 use super::ready::{Ready, is_plain};
 use super::render::{Classes, Plan, command, configuration, dataset};
+use super::requests::AisbenchRow;
 use crate::measure::RequestRecord;
 use crate::measure::aisbench::to_record;
 use crate::service::clock::RunClock;
@@ -29,7 +30,10 @@ const TEMPLATE: &str = include_str!("template.py");
 /// Longest time a template may take; its imports alone take some seconds.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Name of the configuration file.
-const CONFIG: &str = "config.py";
+pub(super) const CONFIG: &str = "config.py";
+
+/// Name of the data set.
+pub(super) const DATASET: &str = "dataset.jsonl";
 
 /// What AISBench has brought.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub async fn run(
     stop: &CancellationToken,
     abort: &CancellationToken,
 ) -> Result<AisbenchOutcome, AisbenchError> {
+    // The child has a working folder of its own.
+    let folder = &std::path::absolute(folder).map_err(AisbenchError::io("find", folder))?;
     make(folder)?;
     // AISBench hangs in a folder whose path has a blank.
     let elsewhere = if is_plain(&folder.to_string_lossy()) {
@@ -67,7 +73,7 @@ pub async fn run(
     };
     let place = elsewhere
         .as_ref()
-        .map_or(folder, |temporary| temporary.path());
+        .map_or(folder.as_path(), |temporary| temporary.path());
     let scrubber = scrubber(ready);
     let outcome = run_in(ready, place, clock, stop, abort).await;
     scrub(place, &scrubber)?;
@@ -90,22 +96,15 @@ async fn run_in(
     abort: &CancellationToken,
 ) -> Result<AisbenchOutcome, AisbenchError> {
     let tokenizer = tokenizer_folder(&ready.options.tokenizer, place)?;
-    let plan = ready.plan(place.join("dataset.jsonl"), tokenizer);
-    write(&place.join("dataset.jsonl"), &dataset(&ready.rows))?;
-    write(&place.join("pcload_aisbench.py"), ADAPTER)?;
+    let plan = ready.plan(place.join(DATASET), tokenizer);
+    write_inputs(&plan, &ready.rows, place)?;
     let work_dir = &ready.scenario.aisbench.work_dir;
     make(work_dir)?;
     let variables = variables(ready, &plan, place);
-    let abbreviations = match ready.template() {
-        Some(template) => {
-            from_template(ready, &template, place, &variables).await?;
-            None
-        }
-        None => {
-            write(&place.join(CONFIG), &configuration(&plan))?;
-            Some((plan.model_abbr(), plan.dataset_abbr()))
-        }
-    };
+    let template = ready.template();
+    if let Some(template) = &template {
+        from_template(ready, template, place, &variables).await?;
+    }
     let extra = &ready.scenario.aisbench.extra_args.0;
     let args = command(&place.join(CONFIG), work_dir, extra)?;
     let before = names(work_dir);
@@ -121,7 +120,10 @@ async fn run_in(
     let end = watch(&child, stop, abort)
         .await
         .map_err(AisbenchError::io("run", &ready.python.path))?;
-    let (model, data) = abbreviations.unwrap_or_else(|| of_template(work_dir, &before));
+    let (model, data) = match template {
+        Some(_) => of_template(work_dir, &before),
+        None => (plan.model_abbr(), plan.dataset_abbr()),
+    };
     let collected = collect(
         work_dir,
         &before,
@@ -137,6 +139,17 @@ async fn run_in(
         records: records(ready, &collected, clock),
         collected,
     })
+}
+
+/// Configuration, data set and the adapter's classes.
+pub(super) fn write_inputs(
+    plan: &Plan<'_>,
+    rows: &[AisbenchRow],
+    place: &Path,
+) -> Result<(), AisbenchError> {
+    write(&place.join(DATASET), &dataset(rows))?;
+    write(&place.join("pcload_aisbench.py"), ADAPTER)?;
+    write(&place.join(CONFIG), &configuration(plan))
 }
 
 /// Records of the requests that belong to a row of the set, in send order.
@@ -257,7 +270,7 @@ fn of_template(work_dir: &Path, before: &std::collections::BTreeSet<PathBuf>) ->
 
 /// AISBench loads the tokenizer even where it counts nothing, and its loader
 /// wants a second file beside `tokenizer.json`.
-fn tokenizer_folder(file: &Path, place: &Path) -> Result<PathBuf, AisbenchError> {
+pub(super) fn tokenizer_folder(file: &Path, place: &Path) -> Result<PathBuf, AisbenchError> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let is_usual = file
         .file_name()
@@ -281,11 +294,11 @@ fn scrubber(ready: &Ready<'_>) -> Scrubber {
     Scrubber::new(key.into_iter().chain(parts.into_iter().flatten()))
 }
 
-fn make(folder: &Path) -> Result<(), AisbenchError> {
+pub(super) fn make(folder: &Path) -> Result<(), AisbenchError> {
     fs::create_dir_all(folder).map_err(AisbenchError::io("make", folder))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), AisbenchError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), AisbenchError> {
     fs::write(path, text).map_err(AisbenchError::io("write", path))
 }
 

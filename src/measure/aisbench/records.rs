@@ -121,7 +121,7 @@ fn attempts(
     } else {
         failed.saturating_sub(1)
     };
-    let lost = Attempt {
+    let wasted = Attempt {
         t_send_ns: send,
         t_end_ns: send,
         body_started: false,
@@ -133,7 +133,7 @@ fn attempts(
         body_started,
         failure,
     };
-    let mut attempts = vec![lost; earlier];
+    let mut attempts = vec![wasted; earlier];
     attempts.push(last);
     attempts
 }

@@ -46,11 +46,12 @@ pub(super) fn stable_stage(requests: &[Timed], slots: u32) -> Option<StableStage
             }
         } else if event.is_start && level >= threshold && taken.len() > 2 {
             taken.push(event.index);
-        } else if !event.is_start && started == requests.len() {
-            end = event.at;
-            break;
-        } else if !event.is_start && taken.len() > 1 && level < threshold {
-            if !recovers(&events[place + 1..], event.at, level, threshold) {
+        } else if !event.is_start {
+            let all_started = started == requests.len();
+            let is_dip = taken.len() > 1
+                && level < threshold
+                && !recovers(&events[place + 1..], event.at, level, threshold);
+            if all_started || is_dip {
                 end = event.at;
                 break;
             }

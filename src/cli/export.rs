@@ -1,0 +1,148 @@
+//! `pcload export`: a prepared set or a run in another tool's form.
+
+#![allow(clippy::disallowed_methods, reason = "edge: reads runs, writes files")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::{logging, output, parity, run};
+use crate::analyze::vllm_bench::{VllmFacts, vllm_result};
+use crate::artifacts::{self, PreparedSet, RunDirectory, pyjson, write_document};
+use crate::scenario::{ManifestPurpose, Scenario};
+use crate::stats::Percent;
+
+/// What can be exported.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ExportCommand {
+    /// Configuration, data and a command line for AISBench alone.
+    Aisbench(ExportAisbenchArgs),
+    /// The newest run in the JSON of `vllm bench serve`.
+    VllmJson(ExportVllmArgs),
+}
+
+/// Options of `export aisbench`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportAisbenchArgs {
+    /// Manifest of the set.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: PathBuf,
+    /// Folder to write into; made when missing.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// Options of `export vllm-json`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportVllmArgs {
+    /// Manifest of the set.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: PathBuf,
+    /// Number of the run; the newest when absent.
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
+    /// File to write; stdout when absent.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(super) fn run(command: &ExportCommand, global: &Global) -> Result<Exit, Failure> {
+    match command {
+        ExportCommand::Aisbench(args) => aisbench(args, global),
+        ExportCommand::VllmJson(args) => vllm_json(args, global),
+    }
+}
+
+fn open(manifest: &Path, global: &Global) -> Result<(PreparedSet, Scenario), Failure> {
+    let set = PreparedSet::open(manifest)?;
+    let scenario = run::scenario_of(&set, ManifestPurpose::Run)?;
+    let secrets = super::secrets(&scenario);
+    logging::start(global, set.log_path("export").as_deref(), secrets);
+    Ok((set, scenario))
+}
+
+fn aisbench(args: &ExportAisbenchArgs, global: &Global) -> Result<Exit, Failure> {
+    artifacts::validate(&args.manifest)?;
+    let (set, scenario) = open(&args.manifest, global)?;
+    let out = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
+    let exported = run::export(&set, &scenario, &out)?;
+    let hint = format!("start it with `PYTHON=… sh {}`", exported.script.display());
+    global.voice().say(&hint);
+    output::print(&(pyjson::indented(&json!(exported)) + "\n"))?;
+    Ok(Exit::Done)
+}
+
+fn vllm_json(args: &ExportVllmArgs, global: &Global) -> Result<Exit, Failure> {
+    let (set, scenario) = open(&args.manifest, global)?;
+    let directory = directory(&set, args.run)?;
+    let document = document(&set, &scenario, &directory)?;
+    match &args.out {
+        Some(path) => write_document(path, &document)?,
+        None => output::print(&(pyjson::indented(&document) + "\n"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn directory(set: &PreparedSet, number: Option<u32>) -> Result<RunDirectory, Failure> {
+    let runs = RunDirectory::all(set)?;
+    let found = match number {
+        Some(number) => runs.into_iter().find(|run| run.number() == number),
+        None => runs.into_iter().next_back(),
+    };
+    found.ok_or_else(|| {
+        let message = match number {
+            Some(number) => format!("the set has no run {number}"),
+            None => "the set has not been run".to_owned(),
+        };
+        Failure::input("RUN_UNKNOWN", message).hint("`pcload run --manifest` runs it")
+    })
+}
+
+fn document(
+    set: &PreparedSet,
+    scenario: &Scenario,
+    directory: &RunDirectory,
+) -> Result<Value, Failure> {
+    let records = parity::records(directory.path())?;
+    let path = directory.analysis();
+    let text = fs::read_to_string(&path)
+        .map_err(|error| super::inputs::unreadable("analysis", &path, &error))?;
+    let analysis: Value = serde_json::from_str(&text).map_err(|error| {
+        let message = format!("`{}` is no analysis: {error}", path.display());
+        Failure::input("RUN_UNREADABLE", message)
+    })?;
+    let judged = &analysis["pcload"];
+    let stage = match judged["stages"].as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => &Value::Null,
+    };
+    let slots = |stage: &Value| {
+        let fields = ["target_concurrency", "max_in_flight"];
+        fields.into_iter().find_map(|field| stage[field].as_u64())
+    };
+    let facts = VllmFacts {
+        date: date(judged["run"]["started_unix_ns"].as_i64().unwrap_or(0)),
+        model: scenario.service.model.clone(),
+        tokenizer: set.config("tokenizer.path")?,
+        max_concurrency: slots(stage).and_then(|slots| u32::try_from(slots).ok()),
+        request_rate: stage["offered_per_second"].as_f64(),
+        goodput: judged["goodput"]["requests_per_second"].as_f64(),
+        percentiles: [50.0, 90.0, 95.0, 99.0]
+            .into_iter()
+            .filter_map(Percent::new)
+            .collect(),
+    };
+    Ok(vllm_result(&records, &facts))
+}
+
+/// Local time, as `vllm bench serve` writes it.
+fn date(unix_ns: i64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
+    let local = jiff::ZonedDateTime::new(time, jiff::tz::TimeZone::system());
+    local.strftime("%Y%m%d-%H%M%S").to_string()
+}

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::HitLine;
-use crate::engine::{RankDelta, RankSnapshot, Snapshot};
+use crate::engine::{COUNTING_SINCE, RankDelta, RankSnapshot, Snapshot, restart};
 use crate::units::{DpRank, ratio};
 
 /// What the counters say of the formal phase.
@@ -109,17 +109,27 @@ fn pairs(old: &RankSnapshot, new: &RankSnapshot) -> [(&'static str, Option<u64>,
     ]
 }
 
+/// Counters that went backwards; where none did, but the engine counts since a
+/// later moment, that moment.
 fn regressions_of(rank: DpRank, old: &RankSnapshot, new: &RankSnapshot) -> Vec<Regression> {
-    pairs(old, new)
+    let found = |(counter, before, after): (&str, Option<u64>, Option<u64>)| Regression {
+        rank: rank.0,
+        counter: counter.to_owned(),
+        before,
+        after,
+    };
+    let backwards: Vec<Regression> = pairs(old, new)
         .into_iter()
         .filter(|(_, before, after)| matches!((before, after), (Some(b), Some(a)) if a < b))
-        .map(|(counter, before, after)| Regression {
-            rank: rank.0,
-            counter: counter.to_owned(),
-            before,
-            after,
-        })
-        .collect()
+        .map(found)
+        .collect();
+    if backwards.is_empty() {
+        let restarted = restart(old, new).into_iter();
+        return restarted
+            .map(|(since, now)| found((COUNTING_SINCE, Some(since), Some(now))))
+            .collect();
+    }
+    backwards
 }
 
 /// A series that appears only after its first event started from 0; one that is

@@ -29,6 +29,7 @@ pub(crate) enum Quantity {
     KvCacheUsage,
     RequestsRunning,
     RequestsWaiting,
+    CountingSince,
 }
 
 impl Quantity {
@@ -46,6 +47,7 @@ impl Quantity {
             Self::KvCacheUsage => "kv",
             Self::RequestsRunning => "requests_running",
             Self::RequestsWaiting => "requests_waiting",
+            Self::CountingSince => "counting_since",
         }
     }
 
@@ -53,7 +55,10 @@ impl Quantity {
     pub(crate) fn is_gauge(self) -> bool {
         matches!(
             self,
-            Self::KvCacheUsage | Self::RequestsRunning | Self::RequestsWaiting
+            Self::KvCacheUsage
+                | Self::RequestsRunning
+                | Self::RequestsWaiting
+                | Self::CountingSince
         )
     }
 }
@@ -172,6 +177,13 @@ pub(crate) static VLLM: Adapter = Adapter {
         ),
         all(Quantity::RequestsRunning, &["vllm:num_requests_running"]),
         all(Quantity::RequestsWaiting, &["vllm:num_requests_waiting"]),
+        all(
+            Quantity::CountingSince,
+            &[
+                "vllm:prefix_cache_queries_created",
+                "vllm:gpu_prefix_cache_queries_created",
+            ],
+        ),
     ],
 };
 
@@ -263,6 +275,7 @@ mod tests {
             "vllm:prefix_cache_hits_total",
             "vllm:cache_config_info",
             "vllm:gpu_cache_usage_perc",
+            "vllm:prefix_cache_queries_created",
         ] {
             assert_eq!(adapter_of(wanted).map(|found| found.engine), Some("vllm"));
         }
@@ -270,10 +283,10 @@ mod tests {
             adapter_of("sglang:token_usage").map(|found| found.engine),
             Some("sglang")
         );
-        // A histogram whose name ends in `_total`, a creation time, other caches.
+        // A histogram whose name ends in `_total`, other creation times and caches.
         for unwanted in [
             "vllm:iteration_tokens_total_sum",
-            "vllm:prefix_cache_queries_created",
+            "vllm:prefix_cache_hits_created",
             "vllm:mm_cache_hits_total",
             "sglang:cache_hit_rate",
             "http_requests_total",

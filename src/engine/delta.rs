@@ -17,12 +17,17 @@ pub struct Delta {
     pub ranks: BTreeMap<DpRank, RankDelta>,
 }
 
+/// What stands for the counter where a restart shows in the time since which an
+/// engine counts, in milliseconds of Unix time, and in no counter: all of them
+/// have grown beyond where they were.
+pub const COUNTING_SINCE: &str = "counting_since_ms";
+
 /// A counter that was smaller after than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Regression {
     /// The rank.
     pub rank: DpRank,
-    /// `queries`, `hits`, …
+    /// `queries`, `hits`, …; or [`COUNTING_SINCE`].
     pub counter: &'static str,
     /// Its value before.
     pub before: u64,
@@ -117,8 +122,17 @@ pub fn difference(before: &Snapshot, after: &Snapshot) -> Result<Delta, Differen
     let mut sound = Delta::default();
     let mut regressions = Vec::new();
     for (rank, before) in &before.ranks {
+        let after = &after.ranks[rank];
         let mut lost = Vec::new();
-        let delta = rank_difference(*rank, before, &after.ranks[rank], &mut lost);
+        let delta = rank_difference(*rank, before, after, &mut lost);
+        if let Some((since, now)) = restart(before, after).filter(|_| lost.is_empty()) {
+            lost.push(Regression {
+                rank: *rank,
+                counter: COUNTING_SINCE,
+                before: since,
+                after: now,
+            });
+        }
         if lost.is_empty() {
             sound.ranks.insert(*rank, delta);
         }
@@ -138,6 +152,13 @@ pub fn difference(before: &Snapshot, after: &Snapshot) -> Result<Delta, Differen
         }),
         None => Ok(sound),
     }
+}
+
+/// When the counters began, before and after, where that differs: the engine
+/// was restarted in between.
+pub fn restart(before: &RankSnapshot, after: &RankSnapshot) -> Option<(u64, u64)> {
+    let pair = before.counting_since_ms.zip(after.counting_since_ms)?;
+    (pair.0 != pair.1).then_some(pair)
 }
 
 fn rank_difference(
@@ -282,6 +303,25 @@ mod tests {
         let sound = &partial.ranks[&DpRank(0)];
         assert_eq!((sound.queries, sound.hits), (1_000, 500));
         assert_eq!(sound.hit_rate(), Some(0.5));
+    }
+
+    /// A restart just after the first reading, or a long run after it.
+    #[test]
+    fn a_restart_shows_in_the_time_of_creation_when_the_counters_have_caught_up() {
+        let mut before = snapshot(&[(500, 100), (500, 100)]);
+        let mut after = snapshot(&[(9_000, 4_000), (9_000, 4_000)]);
+        for (since, page) in [(1_000, &mut before), (2_500, &mut after)] {
+            page.ranks.get_mut(&DpRank(0)).unwrap().counting_since_ms = Some(700);
+            page.ranks.get_mut(&DpRank(1)).unwrap().counting_since_ms = Some(since);
+        }
+        let error = difference(&before, &after).unwrap_err();
+        assert_eq!(error.code(), "COUNTER_REGRESSED");
+        let text = error.to_string();
+        assert!(text.contains("DP rank 1: counting_since_ms 1000 -> 2500"));
+        assert!(!text.contains("DP rank 0"), "{text}");
+        // A page that does not say is no restart.
+        after.ranks.get_mut(&DpRank(1)).unwrap().counting_since_ms = None;
+        assert!(difference(&before, &after).is_ok());
     }
 
     /// vllm-project/vllm#30522: what external queries count differs by version,

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use adapter::EngineChoice;
 pub use agreement::{CounterFinding, agreement};
-pub use delta::{Delta, DifferenceError, Regression, difference};
+pub use delta::{COUNTING_SINCE, Delta, DifferenceError, Regression, difference, restart};
 pub use error::MetricsError;
 pub use exposition::{Line, LineError, Sample, lines};
 
@@ -79,6 +79,10 @@ pub struct RankSnapshot {
     pub requests_running: Option<u64>,
     /// Requests waiting now.
     pub requests_waiting: Option<u64>,
+    /// When the counters began, in milliseconds of Unix time: a restart moves
+    /// it, whatever the counters have reached since. vLLM behind several API
+    /// servers does not say.
+    pub counting_since_ms: Option<u64>,
 }
 
 /// One metrics page, read by an engine adapter.

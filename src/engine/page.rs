@@ -322,6 +322,10 @@ fn snapshot(
             kv_cache_usage: cells.values.get(&(Quantity::KvCacheUsage, rank)).copied(),
             requests_running: count(Quantity::RequestsRunning, rank),
             requests_waiting: count(Quantity::RequestsWaiting, rank),
+            counting_since_ms: cells
+                .values
+                .get(&(Quantity::CountingSince, rank))
+                .map(|seconds| whole(seconds * 1e3)),
         };
         if one.hits > one.queries {
             return Err(MetricsError::HitsExceedQueries {

@@ -24,37 +24,73 @@ pub struct Replay {
     pub cached_tokens: u64,
 }
 
+impl Replay {
+    /// The last token is never found.
+    fn is_possible(&self) -> bool {
+        self.prompt_tokens > self.cached_tokens
+            || (self.prompt_tokens, self.cached_tokens) == (0, 0)
+    }
+
+    /// Whether a server with this block gives back just that.
+    fn fits(&self, block: BlockSize, last_block_withheld: bool) -> bool {
+        if !last_block_withheld {
+            return replay_hit(self.prompt_tokens, block) == self.cached_tokens;
+        }
+        [self.prompt_tokens, self.prompt_tokens.saturating_sub(1)]
+            .map(|tokens| block.floor(tokens).saturating_sub(block.tokens()))
+            .contains(&self.cached_tokens)
+    }
+}
+
 /// What a series of replays says of the block size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MeasuredBlock {
     /// Every block size that explains all replays, ascending; empty when none
     /// does or when nothing was ever found.
     pub candidates: Vec<u64>,
+    /// The sizes explain the replays only if the server holds back the last
+    /// whole block, as models with recurrent layers do: they give back
+    /// `max(0, n div B − 1) · B` (syv-ai/qwen38-27b-rtx3090#102), or as much of
+    /// `n − 1` tokens.
+    pub last_block_withheld: bool,
+    /// Sizes that would explain the replays too if the last block were held
+    /// back, where they can be explained without.
+    pub rivals: Vec<u64>,
     /// The replays.
     pub replays: Vec<Replay>,
 }
 
 impl MeasuredBlock {
     /// Block sizes that fit `replays`. A block divides every number of tokens
-    /// found and is longer than every rest that was not found.
+    /// found and is longer than every rest that was not found; where none is,
+    /// every rest is one block longer.
     pub fn of(replays: Vec<Replay>) -> Self {
         let divisor = replays
             .iter()
             .map(|replay| replay.cached_tokens)
             .fold(0, gcd);
-        let rest = replays
-            .iter()
-            .map(|replay| {
-                let findable = replay.prompt_tokens.saturating_sub(1);
-                findable.checked_sub(replay.cached_tokens)
-            })
-            .try_fold(0, |most, rest| rest.map(|rest: u64| most.max(rest)));
-        let candidates = match rest {
-            Some(rest) if (1..=TOKENS_MAX).contains(&divisor) => divisors_above(divisor, rest),
-            _ => Vec::new(),
+        let sane = (1..=TOKENS_MAX).contains(&divisor) && replays.iter().all(Replay::is_possible);
+        let found = if sane { divisors(divisor) } else { Vec::new() };
+        let explaining = |withheld: bool| -> Vec<u64> {
+            let explains = |size: &u64| {
+                let block = BlockSize::new(*size);
+                block.is_some_and(|block| replays.iter().all(|one| one.fits(block, withheld)))
+            };
+            found.iter().copied().filter(explains).collect()
         };
+        let (plain, withheld) = (explaining(false), explaining(true));
+        if plain.is_empty() {
+            return Self {
+                last_block_withheld: !withheld.is_empty(),
+                candidates: withheld,
+                rivals: Vec::new(),
+                replays,
+            };
+        }
         Self {
-            candidates,
+            last_block_withheld: false,
+            candidates: plain,
+            rivals: withheld,
             replays,
         }
     }
@@ -82,9 +118,8 @@ impl MeasuredBlock {
             .iter()
             .any(|replay| replay_hit(replay.prompt_tokens, block) > 0);
         (found || findable).then(|| {
-            self.replays
-                .iter()
-                .all(|replay| replay_hit(replay.prompt_tokens, block) == replay.cached_tokens)
+            let withheld = self.last_block_withheld;
+            self.replays.iter().all(|one| one.fits(block, withheld))
         })
     }
 }
@@ -96,11 +131,10 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn divisors_above(number: u64, limit: u64) -> Vec<u64> {
+fn divisors(number: u64) -> Vec<u64> {
     let mut divisors: Vec<u64> = (1..=number.isqrt())
         .filter(|low| number.is_multiple_of(*low))
         .flat_map(|low| [low, number / low])
-        .filter(|divisor| *divisor > limit)
         .collect();
     divisors.sort_unstable();
     divisors.dedup();
@@ -149,6 +183,23 @@ mod tests {
         assert_eq!(found.candidates, [512, 1024]);
         let certain = measured(&[(1500, 1024), (2500, 2048), (3100, 3072), (2040, 1024)]);
         assert_eq!(certain.certain(), Some(1024));
+    }
+
+    /// The floor rule of hybrid models, with the numbers of its reports, and
+    /// the replays of a server that looks up one token less.
+    #[test]
+    fn a_model_that_holds_back_its_last_block_is_told_from_one_of_another_block() {
+        let reported = measured(&[(959, 0), (1439, 480), (1440, 960), (3040, 2400)]);
+        assert_eq!(reported.candidates, [480]);
+        assert!(reported.last_block_withheld);
+        let one_token_less = measured(&[(466, 384), (233, 128), (257, 192), (256, 128)]);
+        assert_eq!(one_token_less.candidates, [64]);
+        // Without the third, blocks of 128 would do as well.
+        let open = measured(&[(466, 384), (233, 128), (256, 128)]);
+        assert_eq!((open.certain(), &open.rivals[..]), (Some(128), &[64][..]));
+        assert_eq!(one_token_less.fits(block(64)), Some(true));
+        assert_eq!(one_token_less.fits(block(16)), Some(false));
+        assert!(!measured(&[(466, 448), (233, 192)]).last_block_withheld);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct BlockReport {
     pub measured_tokens: Option<u64>,
     /// Every size that explains them; one means certainty.
     pub candidates: Vec<u64>,
+    /// They show that the last whole block is held back (hybrid models).
+    pub last_block_withheld: bool,
     /// The replays.
     pub replays: Vec<Replay>,
     /// Whether usage tells the cached tokens; `None` if nothing was cached.
@@ -58,6 +60,7 @@ impl Session {
         self.block.measured_tokens = self.most_plausible(&measured);
         self.judge(&measured, warnings);
         self.block.candidates = measured.candidates;
+        self.block.last_block_withheld = measured.last_block_withheld;
         self.block.replays = measured.replays;
         Ok(())
     }
@@ -182,20 +185,24 @@ struct Rung {
 
 /// Words of the next replay; `None` when there is nothing more to learn.
 fn next_rung(rungs: &[Rung], measured: &MeasuredBlock) -> Option<u64> {
-    let done = rungs.len() >= REPLAYS_MIN && measured.certain().is_some();
+    let certain = rungs.len() >= REPLAYS_MIN && measured.certain().is_some();
     let block = measured.largest()?;
     match rungs {
         [only] => Some(only.words / 2),
-        _ if done || rungs.len() >= REPLAYS_MAX => None,
-        _ => next_words(block, rungs),
+        _ if rungs.len() >= REPLAYS_MAX => None,
+        // A little above a whole multiple, all of the multiple comes back
+        // unless its last block is held back.
+        _ if certain && !measured.rivals.is_empty() => next_words(block, block / 4, rungs),
+        _ if certain => None,
+        _ => next_words(block, 0, rungs),
     }
 }
 
 /// Words of the replay that tells most: a whole multiple of the largest block
 /// that still fits. That block would leave all but one token of the last
-/// multiple unfound; any smaller one gives more back. The longest multiple not
-/// tried yet; `None` when there is none.
-fn next_words(block: u64, rungs: &[Rung]) -> Option<u64> {
+/// multiple unfound; any smaller one gives more back. `above` tokens are added.
+/// The longest multiple not tried yet; `None` when there is none.
+fn next_words(block: u64, above: u64, rungs: &[Rung]) -> Option<u64> {
     let block = BlockSize::new(block)?;
     let (first, second) = (rungs.first()?, rungs.get(1)?);
     let tokens = |rung: &Rung| rung.replay.prompt_tokens as f64;
@@ -207,7 +214,7 @@ fn next_words(block: u64, rungs: &[Rung]) -> Option<u64> {
     }
     (1..=block.whole_blocks(first.replay.prompt_tokens))
         .rev()
-        .map(|blocks| ((blocks * block.tokens()) as f64 - constant) / per_word)
+        .map(|blocks| ((blocks * block.tokens() + above) as f64 - constant) / per_word)
         .map(whole_words)
         .find(|words| {
             let tried = rungs.iter().any(|rung| rung.words == *words);
@@ -233,10 +240,22 @@ mod tests {
     /// Climbs as a session does, on a server whose block is `block` and whose
     /// tokenizer makes `constant + per_mille · words / 1000` tokens.
     fn climb(block: u64, words: u64, constant: u64, per_mille: u64) -> MeasuredBlock {
+        climb_holding_back(0, block, words, constant, per_mille)
+    }
+
+    /// The same with `held_back` blocks held back.
+    fn climb_holding_back(
+        held_back: u64,
+        block: u64,
+        words: u64,
+        constant: u64,
+        per_mille: u64,
+    ) -> MeasuredBlock {
+        let held_back = held_back * block;
         let block = BlockSize::new(block).unwrap();
         let replay = |words: u64| {
             let prompt_tokens = constant + per_mille * words / 1_000;
-            let cached_tokens = replay_hit(prompt_tokens, block);
+            let cached_tokens = replay_hit(prompt_tokens, block).saturating_sub(held_back);
             Replay {
                 prompt_tokens,
                 cached_tokens,
@@ -261,6 +280,21 @@ mod tests {
                 let measured = climb(block, (block * 3).max(96), constant, per_mille);
                 let shown = format!("{block} {constant} {per_mille}: {measured:?}");
                 assert_eq!(measured.largest(), Some(block), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_more_tell_a_block_held_back_from_a_block_twice_as_long() {
+        for block in [16, 32, 64, 128, 256] {
+            for (constant, per_mille) in [(2, 1_000), (19, 1_000), (23, 1_300), (40, 2_500)] {
+                for held_back in [0, 1] {
+                    let words = (block * 3).max(96);
+                    let measured = climb_holding_back(held_back, block, words, constant, per_mille);
+                    let shown = format!("{block} {constant} {per_mille}: {measured:?}");
+                    assert_eq!(measured.largest(), Some(block), "{shown}");
+                    assert_eq!(measured.last_block_withheld, held_back == 1, "{shown}");
+                }
             }
         }
     }

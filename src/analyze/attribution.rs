@@ -247,6 +247,7 @@ impl<'a> Scene<'a> {
             .or_else(|| self.in_flight_race(index))
             .or_else(|| self.preempted(index))
             .or_else(|| self.evicted(index, expected))
+            .or_else(|| self.never_warmed(index))
             .or_else(|| self.foreign())
             .unwrap_or_else(|| {
                 let evidence = "no other cause has evidence".to_owned();
@@ -285,8 +286,13 @@ impl<'a> Scene<'a> {
 
     fn block_floor(&self, expected: u64, cached: u64) -> Option<(Cause, String)> {
         let coarse = self.coarse.filter(|grid| grid.reuse(expected) == cached)?;
+        let less = if coarse.gives_up_one {
+            ", one less than whole"
+        } else {
+            ""
+        };
         let evidence = format!(
-            "all reuse is in multiples of {} tokens",
+            "all reuse is in multiples of {} tokens{less}",
             coarse.block.tokens()
         );
         Some((Cause::BlockFloor, evidence))
@@ -294,11 +300,19 @@ impl<'a> Scene<'a> {
 
     fn routed_elsewhere(&self, index: usize) -> Option<(Cause, String)> {
         let planned = self.rows[index].planned;
-        if let Some(rank) = planned.dp_rank {
-            let missing = self.short_ranks.get(&rank)?;
-            let evidence =
-                format!("rank {rank} admitted {missing} tokens less than were sent to it");
-            return Some((Cause::RoutedElsewhere, evidence));
+        let rank = planned.dp_rank?;
+        let missing = self.short_ranks.get(&rank)?;
+        let evidence = format!("rank {rank} admitted {missing} tokens less than were sent to it");
+        Some((Cause::RoutedElsewhere, evidence))
+    }
+
+    /// Of a run that leaves the rank to the server: a rank that had not been
+    /// warmed may have answered. A pool that is too small undoes a warm-up as
+    /// well, so this comes after it.
+    fn never_warmed(&self, index: usize) -> Option<(Cause, String)> {
+        let planned = self.rows[index].planned;
+        if planned.dp_rank.is_some() {
+            return None;
         }
         let (_, rank) = self
             .missing_warmups

@@ -126,6 +126,37 @@ fn an_unwarmed_rank_routed_elsewhere() {
     assert!(run.codes().contains(&Code::WarmupIncomplete));
 }
 
+/// Seen on vLLM 0.32.0 with a pool of 63 blocks: the prefixes of a warm-up push
+/// each other out, and none is there when it is looked at again.
+#[test]
+fn a_warm_up_that_a_small_pool_undoes_is_evicted() {
+    let mut run = lane(&[64, 64]);
+    run.mode = crate::scenario::CacheMode::Warmup;
+    for row in &mut run.planned {
+        row.dp_rank = None;
+        row.lane_sequence = None;
+    }
+    set_cached(&mut run, 0, Some(0));
+    run.control.warmup_missing = vec![(GroupIndex(0), DpRank(0))];
+    run.engine.num_gpu_blocks = Some(17);
+    assert_eq!(causes(&run)[0].0, Cause::Evicted);
+}
+
+/// The floor of hybrid models on a block size that is known already.
+#[test]
+fn a_block_that_is_always_held_back_is_the_floor() {
+    let mut run = lane(&[64, 64, 96, 112, 112]);
+    for (index, cached) in [(1, 48), (2, 48), (3, 80), (4, 96)] {
+        set_cached(&mut run, index, Some(cached));
+    }
+    assert_eq!(causes(&run), [(Cause::BlockFloor, 4, 64)]);
+    assert!(run.codes().contains(&Code::BlockSizeMismatch));
+    // Where one request got its last block, nothing holds it back.
+    set_cached(&mut run, 1, Some(64));
+    set_cached(&mut run, 2, Some(64));
+    assert_eq!(causes(&run)[0].0, Cause::Unexplained);
+}
+
 #[test]
 fn a_stalled_stream_on_a_preempting_rank_was_preempted() {
     let mut run = lane(&[64, 64, 64]).counted(RankDelta {

@@ -10,6 +10,7 @@ use super::inputs::{ColdProof, ControlFacts, Inputs, Limits, Routing};
 use super::pressure::Pressure;
 use super::rows::Row;
 use super::traffic::Traffic;
+use crate::measure::Outcome;
 use crate::units::BlockSize;
 
 /// What the cache checks look at.
@@ -318,8 +319,13 @@ fn prompt_tokens(scene: &CacheScene<'_>) -> Option<Finding> {
 }
 
 fn cached_tokens(rows: &[Row<'_>]) -> Option<Finding> {
-    let served = rows.iter().filter(|row| row.was_served()).count();
-    let reported = rows.iter().filter(|row| row.was_served());
+    // A stream that broke never came to its usage, whatever the server can.
+    let whole = |row: &&Row<'_>| {
+        let record = row.record.filter(|_| row.was_served());
+        record.is_some_and(|record| record.outcome == Outcome::Success)
+    };
+    let served = rows.iter().filter(whole).count();
+    let reported = rows.iter().filter(whole);
     let silent = served - reported.filter(|row| row.cached_tokens().is_some()).count();
     (silent > 0).then(|| {
         let whom = if silent == served { "any" } else { "every" };

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::account::RowTheory;
+use super::capacity::Capacity;
 use super::executed::ServerView;
 use super::rows::Row;
 use crate::units::BlockSize;
@@ -12,8 +13,9 @@ use crate::units::BlockSize;
 #[derive(Clone, Copy)]
 pub(super) struct CoarseGrid {
     pub(super) block: BlockSize,
-    /// The last whole block is given up as well (speculative decoding).
-    gives_up_one: bool,
+    /// The last whole block is given up as well (recurrent layers, speculative
+    /// decoding).
+    pub(super) gives_up_one: bool,
 }
 
 impl CoarseGrid {
@@ -29,14 +31,22 @@ impl CoarseGrid {
         let grid = known
             .iter()
             .fold(0, |grid, &(_, cached)| common_divisor(grid, cached));
-        let block = BlockSize::new(grid).filter(|block| block.tokens() > view.block.tokens())?;
+        let block = BlockSize::new(grid).filter(|block| block.tokens() >= view.block.tokens())?;
+        // On the server's own grid only the given-up block is left to find; a
+        // small pool may cost each request one as well.
+        let own = block.tokens() == view.block.tokens();
+        let evicts = |one: &Capacity| one.theory.evicted_blocks > 0;
+        if own && theory.capacity.as_ref().is_some_and(evicts) {
+            return None;
+        }
         // One value lies on its own grid: it takes two to show one.
         let values: BTreeSet<u64> = known.iter().map(|&(_, cached)| cached).collect();
         let short = known.iter().any(|(expected, cached)| cached < expected);
         if !short || values.iter().filter(|&&value| value > 0).count() < 2 {
             return None;
         }
-        [false, true].into_iter().find_map(|gives_up_one| {
+        let kinds: &[bool] = if own { &[true] } else { &[false, true] };
+        kinds.iter().copied().find_map(|gives_up_one| {
             let grid = Self {
                 block,
                 gives_up_one,

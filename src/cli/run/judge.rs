@@ -39,7 +39,7 @@ pub(super) fn judge(
     let analysis = analysis(sequence, &told, &counters, choice, calibration)?;
     write_kv(&told.directory.kv(), &told.kv)?;
     write_histograms(&told)?;
-    let failure = failure(sequence, &told);
+    let failure = failure(sequence, &told, &counters);
     let by_aisbench = aisbench::definitions(choice, &sequence.settings.load, &told.outcome.records);
     let mut outcome = outcome(sequence, &told, &counters, &analysis)?;
     if let Some(tables) = &by_aisbench {
@@ -111,9 +111,13 @@ fn control_facts(told: &Told) -> ControlFacts {
         .canaries
         .iter()
         .filter_map(|one| one.cached_tokens_after);
-    let failure = reset.failure.as_ref();
+    // What failed where a fresh salt isolates the run was not needed.
+    let assumed = reset.outcome == ResetOutcome::Assumed;
+    let failure = reset.failure.as_ref().filter(|_| assumed);
     let cold = match (reset.outcome, reset.proof) {
         (ResetOutcome::IsolatedBySalt, _) | (_, Proof::Cold) => ColdProof::Proven,
+        // That nothing was tried is all there is to say.
+        (ResetOutcome::Assumed, Proof::Skipped) => ColdProof::Unknown,
         (_, Proof::NotCold) => ColdProof::NotCold {
             cached_tokens: found.sum(),
         },
@@ -129,7 +133,7 @@ fn control_facts(told: &Told) -> ControlFacts {
     ControlFacts {
         cold,
         assumed_empty: failure.map(|failure| failure.message.clone()),
-        routing: if told.precheck.ranks.len() > 1 {
+        routing: if told.precheck.routing_proven() {
             Routing::Proven
         } else {
             Routing::Unknown
@@ -206,7 +210,7 @@ fn client_health(told: &Told, calibration: Option<Calibration>) -> ClientHealth 
 }
 
 /// What went wrong since the formal phase began, the gravest first.
-fn failure(sequence: &Sequence<'_>, told: &Told) -> Option<Failure> {
+fn failure(sequence: &Sequence<'_>, told: &Told, counters: &Counters) -> Option<Failure> {
     let outcome = &told.outcome;
     if let Some(error) = &outcome.journal_error {
         let message = format!("records could not be written: {error}");
@@ -226,6 +230,19 @@ fn failure(sequence: &Sequence<'_>, told: &Told) -> Option<Failure> {
     }
     if let Err(error) = &told.after {
         return Some(error.clone().into());
+    }
+    if let Counters::Delta { regressions, .. } = counters
+        && let Some(first) = regressions.first()
+    {
+        let message = format!(
+            "the counters of DP rank {} began anew during the run ({}); hit rates rest on usage, \
+             latencies are kept",
+            first.rank, first.counter
+        );
+        return Some(
+            Failure::world("COUNTER_REGRESSED", message)
+                .hint("an engine was restarted: repeat the run"),
+        );
     }
     let succeeded = outcome
         .records
@@ -258,11 +275,11 @@ fn outcome(
         .aisbench
         .as_ref()
         .is_some_and(|done| aisbench::failure(done, sequence.rows.len()).is_some());
-    let status = match (told.outcome.interrupted, &told.after) {
+    let status = match (told.outcome.interrupted, counters.total()) {
         (true, _) => AnalysisStatus::Interrupted,
-        (false, Err(_)) => AnalysisStatus::Incomplete,
-        (false, Ok(_)) if child_failed => AnalysisStatus::Incomplete,
-        (false, Ok(_)) => AnalysisStatus::Complete,
+        (false, None) => AnalysisStatus::Incomplete,
+        (false, Some(_)) if child_failed => AnalysisStatus::Incomplete,
+        (false, Some(_)) => AnalysisStatus::Complete,
     };
     let page = |reading: &Reading| MetricsPage {
         snapshot: reading.snapshot.clone(),

@@ -17,7 +17,7 @@ use crate::cli::args::{Definitions, Driver, RunArgs};
 use crate::cli::exit::Failure;
 use crate::cli::inputs;
 use crate::drive::NativeConfig;
-use crate::drive::phases::{PhaseOptions, fresh_nonce};
+use crate::drive::phases::{Patience, PhaseOptions, fresh_nonce};
 use crate::plan::LoadPlan;
 use crate::scenario::{CacheSalt, LoadProfile, PromptFormat, Scenario, SpecialTokens};
 use crate::service::client::Timeouts;
@@ -193,6 +193,7 @@ impl Settings {
             longest_tokens,
             longest.map_or(0, |row| row.max_tokens),
         );
+        phases.patience = patience(Duration::from_secs_f64(scenario.service.timeout_seconds));
         phases.assume_empty_cache = scenario.service.assume_empty_cache;
         phases.isolated_by_salt = scenario.pcload.cache_salt == Some(CacheSalt::PerRun);
         Ok(Self {
@@ -206,6 +207,16 @@ impl Settings {
             add_special_tokens: special_tokens_flag(scenario),
             poll_interval: Duration::from_secs_f64(scenario.service.poll_interval_seconds),
         })
+    }
+}
+
+/// The usual waits, none longer than `service.timeout_seconds`.
+fn patience(timeout: Duration) -> Patience {
+    let usual = Patience::default();
+    Patience {
+        settle: usual.settle.min(timeout),
+        reset: usual.reset.min(timeout),
+        ..usual
     }
 }
 

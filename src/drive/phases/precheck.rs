@@ -57,6 +57,19 @@ pub struct Precheck {
     pub elapsed_seconds: f64,
 }
 
+impl Precheck {
+    /// Whether each of several ranks was seen to serve what it was asked for.
+    pub fn routing_proven(&self) -> bool {
+        let clear = |probe: &RoutingProbe| probe.moved == [probe.dp_rank];
+        self.ranks.len() > 1
+            && self
+                .ranks
+                .iter()
+                .all(|rank| self.routing.iter().any(|one| one.dp_rank == *rank))
+            && self.routing.iter().all(clear)
+    }
+}
+
 /// One probe of one rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoutingProbe {

@@ -50,12 +50,11 @@ pub(super) fn reset(shared: &Shared, query: &str) -> Answer {
         true
     } else {
         let now = shared.now();
+        let external = asks("reset_external") && !faults.keep_external;
         let mut core = shared.lock();
         core.engine.advance(now);
         core.hand_out();
-        let done = core
-            .engine
-            .reset(asks("reset_running_requests"), asks("reset_external"));
+        let done = core.engine.reset(asks("reset_running_requests"), external);
         core.hand_out();
         drop(core);
         shared.news.notify_one();

@@ -14,6 +14,9 @@ pub struct Faults {
     pub refuse_reset: bool,
     /// `/reset_prefix_cache` says `success:true` and does nothing.
     pub ignore_reset: bool,
+    /// A reset never reaches the external tier, whatever it says
+    /// (vllm-project/vllm#57727).
+    pub keep_external: bool,
     /// `X-data-parallel-rank` is not read.
     pub ignore_rank_header: bool,
     /// Metrics show the state of up to this long ago.

@@ -18,6 +18,9 @@ pub(super) struct FaultArgs {
     /// Resets answer `success:true` and do nothing.
     #[arg(long = "fault-ignore-reset")]
     ignore_reset: bool,
+    /// Resets never reach the external tier.
+    #[arg(long = "fault-keep-external")]
+    keep_external: bool,
     /// The rank header is not read.
     #[arg(long = "fault-ignore-rank-header")]
     ignore_rank_header: bool,
@@ -104,6 +107,7 @@ impl FaultArgs {
         Ok(Faults {
             refuse_reset: self.refuse_reset,
             ignore_reset: self.ignore_reset,
+            keep_external: self.keep_external,
             ignore_rank_header: self.ignore_rank_header,
             counter_lag: self.counter_lag.map(seconds).transpose()?,
             restart_counters_after: self.restart_counters_after,

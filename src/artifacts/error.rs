@@ -117,7 +117,7 @@ pub enum ArtifactError {
         expected: String,
     },
     /// The deep check found contradictions.
-    #[error("{total} inconsistencies: {}", FindingList(findings, *total))]
+    #[error("{total} inconsistenc{}: {}", if *total == 1 { "y" } else { "ies" }, FindingList(findings, *total))]
     Inconsistent {
         /// The first of them, at most [`FINDINGS_MAX`](super::FINDINGS_MAX).
         findings: Vec<Finding>,

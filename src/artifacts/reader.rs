@@ -130,11 +130,12 @@ impl PreparedSet {
     }
 
     /// Log file of `command`, beside the set's `result` directory; absent for a
-    /// manifest that lies elsewhere.
+    /// manifest that lies elsewhere, and for a run id that leads elsewhere.
     pub fn log_path(&self, command: &str) -> Option<PathBuf> {
         let result_dir = self.result_dir();
         let is_result = result_dir.file_name().is_some_and(|name| name == "result");
-        let directory = result_dir.parent().filter(|_| is_result)?;
+        let is_name = Path::new(&self.run_id).file_name() == Some(self.run_id.as_ref());
+        let directory = result_dir.parent().filter(|_| is_result && is_name)?;
         Some(log_path(&directory.join("log"), &self.run_id, command))
     }
 

@@ -37,19 +37,24 @@ pub struct Claim {
     _lock: Option<Flock<File>>,
     /// Whether the directory was made for this claim.
     is_fresh: bool,
+    /// Directories above it that were made too, the lowest first.
+    made_above: Vec<PathBuf>,
     is_written: bool,
 }
 
 impl Claim {
     /// Makes a new directory for a set, at `stamp` or the next free second.
     pub fn fresh(output_dir: &Path, run_id: &str, stamp: Stamp) -> Result<Self, ArtifactError> {
+        let above = output_dir.ancestors().skip(1);
+        let made_above = above.take_while(|one| !one.exists()).map(Path::to_owned);
+        let made_above: Vec<_> = made_above.collect();
         if let Some(parent) = output_dir.parent() {
             fs::create_dir_all(parent).map_err(at("create", parent))?;
         }
         let mut location = SetLocation::new(output_dir, run_id, stamp);
         for _ in 0..STAMP_TRIES_MAX {
             match fs::create_dir(location.directory()) {
-                Ok(()) => return Self::take(location, true),
+                Ok(()) => return Self::take(location, true, made_above),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     location = SetLocation::new(output_dir, run_id, location.stamp().next());
                 }
@@ -62,12 +67,16 @@ impl Claim {
 
     /// Takes an existing directory, whose set is to be replaced.
     pub fn replacing(location: SetLocation) -> Result<Self, ArtifactError> {
-        let claim = Self::take(location, false)?;
+        let claim = Self::take(location, false, Vec::new())?;
         remove_temporary_files(&claim.location.result_dir())?;
         Ok(claim)
     }
 
-    fn take(location: SetLocation, is_fresh: bool) -> Result<Self, ArtifactError> {
+    fn take(
+        location: SetLocation,
+        is_fresh: bool,
+        made_above: Vec<PathBuf>,
+    ) -> Result<Self, ArtifactError> {
         let directory = location.directory();
         let handle = File::open(directory).map_err(at("open", directory))?;
         let lock = match Flock::lock(handle, FlockArg::LockExclusiveNonblock) {
@@ -85,6 +94,7 @@ impl Claim {
             location,
             _lock: lock,
             is_fresh,
+            made_above,
             is_written: false,
         })
     }
@@ -111,6 +121,9 @@ impl Drop for Claim {
             fs::remove_file(self.location.manifest()).ok();
             fs::remove_dir(self.location.result_dir()).ok();
             fs::remove_dir(self.location.directory()).ok();
+            for directory in &self.made_above {
+                fs::remove_dir(directory).ok();
+            }
         }
     }
 }

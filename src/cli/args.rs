@@ -39,17 +39,17 @@ pub struct Cli {
     pub global: Global,
 }
 
-/// Options of every command.
+/// Options of every command, which help lists after its own.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// Say nothing on stderr but errors.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 900)]
     pub quiet: bool,
     /// Log more to stderr (-v info, -vv debug, -vvv trace).
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, display_order = 901, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Form of log lines on stderr.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, display_order = 902, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 

@@ -1,8 +1,9 @@
 //! Each room's errors as error lines with codes, hints and exit statuses.
 
+use std::io::ErrorKind;
+
 use super::exit::{ErrorLine, Exit, Failure};
 use crate::artifacts::ArtifactError;
-use crate::corpus::CorpusError;
 use crate::engine::DifferenceError;
 use crate::plan::LoadPlanError;
 use crate::plan::PlanError;
@@ -24,12 +25,6 @@ impl From<Problems> for Failure {
     }
 }
 
-impl From<CorpusError> for Failure {
-    fn from(error: CorpusError) -> Self {
-        Self::input(error.code(), error.to_string())
-    }
-}
-
 impl From<TokenizerError> for Failure {
     fn from(error: TokenizerError) -> Self {
         let failure = Self::input(error.code(), error.to_string());
@@ -48,19 +43,35 @@ impl From<PlanError> for Failure {
 
 impl From<PromptError> for Failure {
     fn from(error: PromptError) -> Self {
-        Self::input(error.code(), error.to_string())
+        let failure = Self::input(error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
+}
+
+/// Whether a file could not be read because the name leads to none.
+fn is_wrong_name(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory
+    )
 }
 
 impl From<ArtifactError> for Failure {
     /// Files that are not there or hold the wrong thing are wrong input; a disk
     /// that refuses is the world's failure.
     fn from(error: ArtifactError) -> Self {
-        let refused = matches!(
-            &error,
-            ArtifactError::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound
-        );
-        let exit = if refused { Exit::World } else { Exit::Input };
+        let exit = match &error {
+            ArtifactError::Io {
+                action: "read",
+                source,
+                ..
+            } if is_wrong_name(source.kind()) => Exit::Input,
+            error if error.is_world() => Exit::World,
+            _ => Exit::Input,
+        };
         let failure = Self::new(exit, error.code(), error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint),

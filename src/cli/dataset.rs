@@ -98,14 +98,18 @@ impl Planned {
         )?)
     }
 
-    /// Builds every prompt and writes the set into `claim`.
-    pub(super) fn write(&self, claim: Claim, voice: Voice) -> Result<SetFiles, Failure> {
+    /// Builds every prompt with `builder` and writes the set into `claim`.
+    pub(super) fn write(
+        &self,
+        builder: &Builder<'_>,
+        claim: Claim,
+        voice: Voice,
+    ) -> Result<SetFiles, Failure> {
         let data = self.data_set();
         let location = claim.location().clone();
         let incomplete = data.incomplete_manifest(&location);
         let output_key = self.materials.scenario.output_key;
-        let builder = self.builder()?;
-        warn_skipped(&builder, voice);
+        warn_skipped(builder, voice);
         let mut writer = SetWriter::begin(claim, incomplete, output_key)?;
         let progress = Progress::new(voice, "prompts", self.plan.requests.len() as u64);
         builder.build_all(|prompt| -> Result<(), Failure> {

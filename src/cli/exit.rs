@@ -91,11 +91,12 @@ impl Failure {
     }
 
     /// The lines as stderr shows them. Line breaks inside a message would make
-    /// two lines of one error, so they are replaced by `; `.
+    /// two lines of one error, so they are replaced by `; ` (by a space after a
+    /// colon).
     pub fn render(&self) -> String {
         let flat = |text: &str| {
             let parts = text.lines().map(str::trim).filter(|part| !part.is_empty());
-            parts.collect::<Vec<_>>().join("; ")
+            parts.collect::<Vec<_>>().join("; ").replace(":; ", ": ")
         };
         let mut out = String::new();
         for line in &self.lines {
@@ -128,10 +129,10 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_whatever_its_message_holds() {
-        let failure = Failure::input("BAD", "first\n  second\n").hint("try\nagain");
+        let failure = Failure::input("BAD", "first\n  second:\n third").hint("try\nagain");
         assert_eq!(
             failure.render(),
-            "ERROR: BAD: first; second\nhint: try; again\n"
+            "ERROR: BAD: first; second: third\nhint: try; again\n"
         );
     }
 }

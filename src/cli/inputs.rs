@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::{env, fs, io};
 
 use super::exit::Failure;
-use crate::corpus::{self, Corpus};
+use crate::corpus::{self, Corpus, CorpusError};
 use crate::scenario::{self, Scenario};
 use crate::tokenizer::{self, HfTokenizer, TokenizerError};
 
@@ -59,13 +59,28 @@ pub(super) struct Materials {
 impl Materials {
     /// Loads what `scenario` names.
     pub(super) fn load(scenario: Scenario) -> Result<Self, Failure> {
-        let corpus = corpus::load(&scenario.corpus.path, &scenario.corpus.field)?;
+        let config = &scenario.corpus;
+        let corpus = corpus::load(&config.path, &config.field)
+            .map_err(|error| corpus_failure(&config.path, &error))?;
         let tokenizer = tokenizer(&scenario)?;
         Ok(Self {
             scenario,
             corpus,
             tokenizer,
         })
+    }
+}
+
+/// A corpus that cannot be used, by its file.
+fn corpus_failure(path: &Path, error: &CorpusError) -> Failure {
+    let message = match error {
+        CorpusError::Unreadable { .. } => error.to_string(),
+        _ => format!("`{}`: {error}", path.display()),
+    };
+    let failure = Failure::input(error.code(), message);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }
 

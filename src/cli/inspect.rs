@@ -17,6 +17,8 @@ pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure>
     let Decision::Prepare { claim, .. } = planned.decide(Purpose::Inspect)? else {
         unreachable!("inspect always takes a new directory");
     };
+    // Prefixes and seeds prove that the prompts can be built.
+    planned.builder()?;
     let location = claim.location().clone();
     let log = location.log("inspect");
     logging::start(
@@ -24,8 +26,6 @@ pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure>
         Some(&log),
         super::secrets(&planned.materials.scenario),
     );
-    // Prefixes and seeds prove that the prompts can be built.
-    planned.builder()?;
     let data = planned.data_set();
     let mut summary = data.inspect_summary(Some(&log));
     let manifest = claim.write_inspected(&data.inspect_manifest(&location, Some(&log)))?;

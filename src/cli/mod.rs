@@ -46,6 +46,7 @@ pub fn main() -> ExitCode {
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
+            logging::failed(&failure);
             output::complain(&failure.render());
             failure.exit.into()
         }

@@ -6,6 +6,9 @@
 )]
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::ProgressBar;
 
 use super::exit::Failure;
 
@@ -25,9 +28,37 @@ impl Voice {
     }
 }
 
-/// Writes to stderr. There is no one left to tell when that fails.
+/// The bar that is being drawn, if any: other words must not run into it.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Says which bar is being drawn; `None` when it has ended.
+pub(super) fn draw_under(bar: Option<ProgressBar>) {
+    *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
+
+/// Writes to stderr, above the bar that is being drawn. There is no one left to
+/// tell when that fails.
 pub(super) fn complain(text: &str) {
-    drop(io::stderr().lock().write_all(text.as_bytes()));
+    let write = || drop(io::stderr().lock().write_all(text.as_bytes()));
+    let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match drawn {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Stderr for log lines: each write is a whole line, and goes above the bar.
+pub(super) struct Stderr;
+
+impl io::Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        complain(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes a result to stdout.
@@ -62,6 +93,7 @@ pub(super) fn stderr_color() -> bool {
 pub(super) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
+
 /// Columns to format for: `COLUMNS`, else the terminal's width, else 100.
 /// Bounded to 80..=120, the widths that reports are made for.
 pub(super) fn columns() -> u16 {

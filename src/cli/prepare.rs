@@ -20,13 +20,14 @@ pub(super) fn run(args: &PrepareArgs, global: &Global) -> Result<Exit, Failure> 
     let Decision::Prepare { claim, .. } = planned.decide(purpose)? else {
         unreachable!("prepare always writes a set");
     };
+    let builder = planned.builder()?;
     let log = claim.location().log("prepare");
     logging::start(
         global,
         Some(&log),
         super::secrets(&planned.materials.scenario),
     );
-    let files = planned.write(claim, global.voice())?;
+    let files = planned.write(&builder, claim, global.voice())?;
     let result = json!({
         "full": files.full.to_string_lossy(),
         "requests": files.requests.to_string_lossy(),

@@ -15,12 +15,22 @@ pub(super) fn end(error: &clap::Error) -> std::process::ExitCode {
                 Err(_) => Exit::World.into(),
             }
         }
-        _ => {
-            let failure = failure(&error.render().to_string());
+        kind => {
+            let failure = match kind {
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => no_command(),
+                _ => failure(&error.render().to_string()),
+            };
             output::complain(&failure.render());
             failure.exit.into()
         }
     }
+}
+
+/// What to say instead of the whole help where a command is missing.
+fn no_command() -> Failure {
+    Failure::input("USAGE", "no command given")
+        .hint("`pcload --help` lists the commands")
+        .hint("`pcload demo` shows a whole benchmark and needs nothing else")
 }
 
 /// Turns clap's text (`error: …`, then paragraphs) into one line and hints.

@@ -17,18 +17,20 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Starts listening. Where the system refuses, the signals keep their
+    /// Listens from here on. Where the system refuses, the signals keep their
     /// default effect.
     pub(super) fn listen(voice: Voice) -> Self {
         let first = CancellationToken::new();
         let second = CancellationToken::new();
         let mut listener = JoinSet::new();
         let tokens = [first.clone(), second.clone()];
+        // Before the task runs: a signal may come first.
+        let signals = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+        );
         listener.spawn(async move {
-            let (Ok(mut interrupt), Ok(mut terminate)) = (
-                signal(SignalKind::interrupt()),
-                signal(SignalKind::terminate()),
-            ) else {
+            let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
                 return;
             };
             let words = [

@@ -1,4 +1,4 @@
-//! The live view of the formal phase: one line that is drawn again on a
+//! The live view of the formal phase: two lines that are drawn again on a
 //! terminal, a plain line every few seconds elsewhere, nothing when quiet. It
 //! only reads counters.
 
@@ -50,11 +50,12 @@ impl Live {
 async fn draw(voice: Voice, progress: Arc<Progress>, stop: CancellationToken) {
     let started = Instant::now();
     let bar = output::stderr_is_terminal().then(|| {
-        let style = ProgressStyle::with_template("[{bar:20}] {msg}")
+        let style = ProgressStyle::with_template("[{bar:20}] {prefix}\n{wide_msg}")
             .expect("a constant template")
             .progress_chars("#>-");
         ProgressBar::new(1).with_style(style)
     });
+    output::draw_under(bar.clone());
     let interval = if bar.is_some() {
         DRAW_INTERVAL
     } else {
@@ -64,35 +65,45 @@ async fn draw(voice: Voice, progress: Arc<Progress>, stop: CancellationToken) {
         let stopped = tokio::time::timeout(interval, stop.cancelled())
             .await
             .is_ok();
-        let line = line(&progress, started.elapsed());
+        let (head, figures) = state(&progress, started.elapsed());
         match &bar {
             Some(bar) => {
                 let view = progress.view();
                 bar.set_length(view.total.max(1));
                 bar.set_position(view.done);
-                bar.set_message(line.clone());
+                bar.set_prefix(head.clone());
+                bar.set_message(figures.clone());
             }
-            None => voice.say(&line),
+            None => voice.say(&format!("{head}, {figures}")),
         }
         if stopped {
             if let Some(bar) = &bar {
+                output::draw_under(None);
                 bar.finish_and_clear();
-                voice.say(&line);
+                voice.say(&format!("{head}, {figures}"));
             }
             return;
         }
     }
 }
 
-/// The state of the run in one line of at most 100 columns.
-fn line(progress: &Progress, elapsed: Duration) -> String {
+/// The state of the run: how far it is, in at most 55 columns, so that a bar
+/// fits in front of it, and its figures, in some 75.
+fn state(progress: &Progress, elapsed: Duration) -> (String, String) {
     let view = progress.view();
     let seconds = elapsed.as_secs_f64().max(1e-3);
-    let mut line = format!(
-        "{}/{} done, {} in flight, {:.1} req/s, {:.0} tok/s",
+    let mut head = format!(
+        "{}/{} done, {} in flight",
         view.done,
         view.total,
-        view.in_flight(),
+        view.in_flight()
+    );
+    if view.done > 0 && view.done < view.total {
+        let left = seconds / view.done as f64 * (view.total - view.done) as f64;
+        let _infallible = write!(head, ", {left:.0} s left");
+    }
+    let mut line = format!(
+        "{:.1} req/s, {:.0} tok/s",
         view.done as f64 / seconds,
         view.output_tokens as f64 / seconds,
     );
@@ -106,9 +117,5 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
     if view.failed > 0 {
         let _infallible = write!(line, ", {} failed", view.failed);
     }
-    if view.done > 0 && view.done < view.total {
-        let left = seconds / view.done as f64 * (view.total - view.done) as f64;
-        let _infallible = write!(line, ", {left:.0} s left");
-    }
-    line
+    (head, line)
 }

@@ -47,13 +47,13 @@ const CALIBRATED_ITL_MAX: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
+    let choice = LoadChoice::from_args(args)?;
     let (set, scenario) = match (&args.scenario, &args.manifest) {
         (Some(scenario), _) => from_scenario(scenario, global)?,
         (None, Some(manifest)) => from_manifest(manifest, global)?,
         (None, None) => unreachable!("clap asks for one of the two"),
     };
     artifacts::validate(set.path())?;
-    let choice = LoadChoice::from_args(args)?;
     if args.driver == Driver::Both {
         return both::run(&set, &scenario, &choice, args, global);
     }
@@ -81,6 +81,7 @@ impl Finished {
     /// answer is no.
     pub(super) fn exit(&self, strict: bool) -> Exit {
         if let Some(failure) = &self.failure {
+            logging::failed(failure);
             output::complain(&failure.render());
             return failure.exit;
         }
@@ -204,11 +205,12 @@ pub(super) fn prepared(
             manifest
         }
         Decision::Prepare { claim, changed } => {
+            let builder = planned.builder()?;
             logging::start(global, Some(&claim.location().log("run")), secrets);
             for change in changed {
                 global.voice().say(&format!("not used again: {change}"));
             }
-            planned.write(claim, global.voice())?.manifest
+            planned.write(&builder, claim, global.voice())?.manifest
         }
     };
     let set = PreparedSet::open(&manifest)?;
@@ -244,5 +246,12 @@ pub(super) fn scenario_of(
         purpose,
     };
     let key = inputs::environment_api_key();
-    Ok(scenario::from_manifest(source, key.as_deref())?)
+    scenario::from_manifest(source, key.as_deref()).map_err(|problems| {
+        let mut failure = Failure::from(problems);
+        for line in &mut failure.lines {
+            let path = set.path().display();
+            line.message = format!("`{path}`: effective_config: {}", line.message);
+        }
+        failure
+    })
 }

@@ -59,9 +59,7 @@ pub(super) struct Materials {
 impl Materials {
     /// Loads what `scenario` names.
     pub(super) fn load(scenario: Scenario) -> Result<Self, Failure> {
-        let config = &scenario.corpus;
-        let corpus = corpus::load(&config.path, &config.field)
-            .map_err(|error| corpus_failure(&config.path, &error))?;
+        let corpus = corpus(&scenario)?;
         let tokenizer = tokenizer(&scenario)?;
         Ok(Self {
             scenario,
@@ -69,6 +67,12 @@ impl Materials {
             tokenizer,
         })
     }
+}
+
+/// The corpus that `scenario` names.
+pub(super) fn corpus(scenario: &Scenario) -> Result<Corpus, Failure> {
+    let config = &scenario.corpus;
+    corpus::load(&config.path, &config.field).map_err(|error| corpus_failure(&config.path, &error))
 }
 
 /// A corpus that cannot be used, by its file.

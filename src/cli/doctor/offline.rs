@@ -15,7 +15,7 @@ use crate::cli::dataset::Planned;
 use crate::cli::exit::Failure;
 use crate::cli::inputs::{self, Materials};
 use crate::cli::run::{LoadChoice, load_plan};
-use crate::corpus::{self, Corpus};
+use crate::corpus::Corpus;
 use crate::plan::{self, LoadPlan, Pace, Plan};
 use crate::scenario::Scenario;
 use crate::theory;
@@ -32,10 +32,8 @@ pub(super) struct Longest {
 
 /// Checks what needs no server.
 pub(super) fn check(scenario: &Scenario, chart: &mut Chart) -> Longest {
-    let corpus = corpus::load(&scenario.corpus.path, &scenario.corpus.field);
-    let corpus = chart.take("corpus", corpus.map_err(Failure::from), |corpus| {
-        format!("{} texts", corpus.len())
-    });
+    let corpus = inputs::corpus(scenario);
+    let corpus = chart.take("corpus", corpus, |corpus| format!("{} texts", corpus.len()));
     let tokenizer = inputs::tokenizer(scenario);
     let tokenizer = chart.take("tokenizer", tokenizer, |tokenizer| {
         format!("{} entries", tokenizer.vocab_size())

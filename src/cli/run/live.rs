@@ -65,7 +65,7 @@ async fn draw(voice: Voice, progress: Arc<Progress>, stop: CancellationToken) {
         let stopped = tokio::time::timeout(interval, stop.cancelled())
             .await
             .is_ok();
-        let (head, figures) = state(&progress, started.elapsed());
+        let (head, figures) = state(&progress, started.elapsed(), stopped);
         match &bar {
             Some(bar) => {
                 let view = progress.view();
@@ -89,7 +89,7 @@ async fn draw(voice: Voice, progress: Arc<Progress>, stop: CancellationToken) {
 
 /// The state of the run: how far it is, in at most 55 columns, so that a bar
 /// fits in front of it, and its figures, in some 75.
-fn state(progress: &Progress, elapsed: Duration) -> (String, String) {
+fn state(progress: &Progress, elapsed: Duration, is_over: bool) -> (String, String) {
     let view = progress.view();
     let seconds = elapsed.as_secs_f64().max(1e-3);
     let mut head = format!(
@@ -98,7 +98,7 @@ fn state(progress: &Progress, elapsed: Duration) -> (String, String) {
         view.total,
         view.in_flight()
     );
-    if view.done > 0 && view.done < view.total {
+    if !is_over && view.done > 0 && view.done < view.total {
         let left = seconds / view.done as f64 * (view.total - view.done) as f64;
         let _infallible = write!(head, ", {left:.0} s left");
     }

@@ -6,7 +6,7 @@
 //! `$PCLOAD_SHARED/mock`. The client runs on core 0, the mock on core 1, both
 //! at real-time priority where the system allows it. `PCLOAD_E2E_REPEAT` sets
 //! the number of runs of each case (default 3); medians are printed as a table
-//! on stderr and as JSON lines on stdout.
+//! on stderr and as JSON lines on stdout. Rivals: see `rival.rs`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -19,12 +19,14 @@
 
 mod figures;
 mod mock;
+mod rival;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
+use nix::sys::resource::{UsageWho, getrusage};
 use pcload::drive::native::{Control, NativeOutcome, run};
 use pcload::drive::{LoadRequest, NativeConfig};
 use pcload::plan::{ArrivalLaw, LoadPlan, Pace, draw};
@@ -32,6 +34,7 @@ use pcload::rng::Seed;
 use pcload::service::clock::RunClock;
 use pcload::service::wire::Prompt;
 use pcload::units::GroupIndex;
+use rival::RivalFigures;
 
 /// Set in the child that runs pinned.
 const PINNED: &str = "PCLOAD_E2E_PINNED";
@@ -205,6 +208,18 @@ fn main() {
             };
             runs.sort_by(by_cost);
             row(case, &runs[runs.len() / 2]);
+            if let Some(rival) = rival::program() {
+                let mut runs: Vec<RivalFigures> = (0..repeat)
+                    .filter_map(|_| rival::run(&rival, case, &program, folder.path()))
+                    .collect();
+                runs.sort_by(|a, b| {
+                    a.cpu_seconds_per_million
+                        .total_cmp(&b.cpu_seconds_per_million)
+                });
+                if let Some(figures) = runs.get(runs.len() / 2) {
+                    rival_row(case, figures);
+                }
+            }
         }
     }
 }
@@ -221,7 +236,7 @@ fn run_case(case: &Case, program: &Path, folder: &Path) -> Figures {
         .enable_all()
         .build()
         .expect("a runtime");
-    let before = usage();
+    let before = processor(UsageWho::RUSAGE_SELF);
     reset_peak_memory();
     let resident = memory_kib("VmRSS:");
     let (outcome, seen) = runtime.block_on(async {
@@ -245,7 +260,7 @@ fn run_case(case: &Case, program: &Path, folder: &Path) -> Figures {
         let (outcome, seen) = tokio::join!(running, disturbing);
         (outcome.expect("the driver runs"), seen)
     });
-    let after = usage();
+    let after = processor(UsageWho::RUSAGE_SELF);
     let cost = Cost {
         user: after.0 - before.0,
         system: after.1 - before.1,
@@ -337,11 +352,10 @@ fn plan(case: &Case) -> LoadPlan {
     LoadPlan::one_stage(pace, case.requests)
 }
 
-/// User and system seconds of this process.
-fn usage() -> (f64, f64) {
-    use nix::sys::resource::{UsageWho, getrusage};
+/// User and system seconds of this process, or of its ended children.
+fn processor(who: UsageWho) -> (f64, f64) {
     use nix::sys::time::TimeValLike as _;
-    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("usage of this process");
+    let usage = getrusage(who).expect("usage of a process");
     let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 / 1e6;
     (seconds(usage.user_time()), seconds(usage.system_time()))
 }
@@ -405,5 +419,19 @@ fn row(case: &Case, figures: &Figures) {
         two(figures.send_lag_us),
     );
     let line = serde_json::json!({"case": case.name, "figures": figures});
+    println!("{line}");
+}
+
+fn rival_row(case: &Case, figures: &RivalFigures) {
+    eprintln!(
+        "{:<11} {:>8} {:>6} {:>9} {:>7.2} {:>7.2}",
+        "  vllm-rs",
+        figures.chunks,
+        "-",
+        "-",
+        figures.cpu_seconds_per_million,
+        figures.user_seconds_per_million,
+    );
+    let line = serde_json::json!({"case": case.name, "rival": "vllm-rs", "figures": figures});
     println!("{line}");
 }

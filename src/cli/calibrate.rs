@@ -44,6 +44,11 @@ const CHUNKS_MAX: u64 = 512;
 /// fraction, so that the streams do not tick in step.
 const START_SHARE: f64 = 0.414_213_56;
 
+/// Share of the chunk rate asked for below which the machine is said to be
+/// overloaded; starting and ending the streams takes up to a third of a short
+/// calibration.
+const KEPT_PACE_MIN: f64 = 0.6;
+
 /// Files that are open besides the streams: the log, timers, the runtimes.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
@@ -84,6 +89,11 @@ impl Load {
         )]
         let fitting = fitting.round() as u32;
         fitting.max(2)
+    }
+
+    /// Chunks per second while all streams are open.
+    fn chunks_per_second(self) -> f64 {
+        f64::from(self.streams) * self.chunks() as f64 / self.request().as_secs_f64()
     }
 
     fn plan(self, requests: usize) -> LoadPlan {
@@ -148,7 +158,7 @@ pub(super) fn run(args: &CalibrateArgs, global: &Global) -> Result<Exit, Failure
         threads: args.threads as usize,
     };
     let found = calibrate(load)?;
-    for line in table(&found) {
+    for line in table(load, &found) {
         global.voice().say(&line);
     }
     let document = serde_json::to_value(found)
@@ -244,7 +254,7 @@ fn read_truth(text: &str) -> serde_json::Result<BTreeMap<String, ServerTruth>> {
 }
 
 /// What was found, for people.
-pub(super) fn table(found: &Calibration) -> Vec<String> {
+pub(super) fn table(load: Load, found: &Calibration) -> Vec<String> {
     let source = match found.timestamp_source {
         TimestampSource::Kernel => "by the kernel at arrival",
         TimestampSource::Read => "at the return of the read",
@@ -267,6 +277,13 @@ pub(super) fn table(found: &Calibration) -> Vec<String> {
         lines.push(format!(
             "  {} requests failed and are left out",
             found.left_out
+        ));
+    }
+    let asked = load.chunks_per_second();
+    if found.chunks_per_second < asked * KEPT_PACE_MIN {
+        lines.push(format!(
+            "  warning: {asked:.0} chunks/s were asked for; this machine cannot keep the pace, \
+             and the server's own delays are in the figures"
         ));
     }
     lines
@@ -319,6 +336,34 @@ mod tests {
         assert!(found.ttft_bias_us > 0.0, "{found:?}");
         assert!(found.chunk_delay_p50_us > 0.0, "{found:?}");
         assert!(found.chunks_per_second > 0.0);
+    }
+
+    #[test]
+    fn a_machine_that_cannot_keep_the_pace_is_told_on() {
+        let asked = load(10, 10, 5);
+        assert!((asked.chunks_per_second() - 1_000.0 / 1.010).abs() < 1e-9);
+        let found = |chunks_per_second| Calibration {
+            streams: 10,
+            chunks_per_second,
+            timestamp_source: TimestampSource::Kernel,
+            requests: 40,
+            left_out: 0,
+            gaps: 3_960,
+            ttft_bias_us: 90.0,
+            ttft_p99_error_us: 300.0,
+            itl_bias_us: 0.0,
+            itl_p99_error_us: 12.0,
+            chunk_delay_p50_us: 20.0,
+            chunk_delay_p99_us: 60.0,
+        };
+        let kept = table(asked, &found(900.0)).join("\n");
+        assert!(!kept.contains("warning"), "{kept}");
+        assert!(kept.contains("10 streams, 900 chunks/s, stamps by the kernel"));
+        let lost = table(asked, &found(400.0)).join("\n");
+        assert!(
+            lost.contains("warning: 990 chunks/s were asked for"),
+            "{lost}"
+        );
     }
 
     #[test]

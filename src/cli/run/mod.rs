@@ -165,7 +165,7 @@ fn own_error(told: &sequence::Told, choice: &LoadChoice, voice: Voice) -> Option
     };
     match calibrate::calibrate(load) {
         Ok(found) => {
-            for line in calibrate::table(&found) {
+            for line in calibrate::table(load, &found) {
                 voice.say(&line);
             }
             Some(found)

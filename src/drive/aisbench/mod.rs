@@ -29,6 +29,9 @@ mod render;
 mod requests;
 mod run;
 
+#[cfg(test)]
+mod render_tests;
+
 pub use child::ChildEnd;
 pub use collect::Collected;
 pub use error::AisbenchError;

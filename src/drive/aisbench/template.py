@@ -5,11 +5,13 @@ usage: template.py TEMPLATE OUT
 Classes become dotted names, so that the result needs no import. A model with an
 API key gets it out of the environment instead.
 """
+import os
 import runpy
 import sys
 import types
 
 template, out = sys.argv[1:]
+key = os.environ.get("PCLOAD_AISBENCH_KEY")
 
 
 def plain(value):
@@ -17,6 +19,8 @@ def plain(value):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
+    if isinstance(value, str) and key:
+        return value.replace(key, "[removed]")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (type, types.FunctionType)):

@@ -96,7 +96,7 @@ fn list(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
             found.insert(name, "directory".to_owned());
             list(root, &path, found);
         } else {
-            let digest = pcload::artifacts::sha256_hex(&fs::read(&path).unwrap());
+            let digest = pcload::units::sha256_hex(&fs::read(&path).unwrap());
             found.insert(name, digest);
         }
     }

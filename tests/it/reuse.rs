@@ -71,7 +71,7 @@ fn overwrite_rebuilds_the_newest_set() {
     let corpus = fs::read(folder.path("corpus.jsonl")).unwrap();
     assert_eq!(
         crate::folder::read_json(&manifest)["corpus_sha256"],
-        pcload::artifacts::sha256_hex(&corpus)
+        pcload::units::sha256_hex(&corpus)
     );
     folder.done(&["validate", "--deep", "--manifest", &manifest]);
 }

@@ -7,6 +7,7 @@ mod attribution;
 mod cache_checks;
 mod capacity;
 mod coarse;
+pub mod compare;
 mod counters;
 mod executed;
 mod findings;

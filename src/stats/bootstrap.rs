@@ -22,9 +22,9 @@ const RESAMPLES_MAX: usize = 1_000;
 /// Resamples however many samples there are.
 const RESAMPLES_MIN: usize = 200;
 /// Blocks added up for one interval, about 10 ms of work.
-const ADDED_MAX: usize = 500_000;
+pub(super) const ADDED_MAX: usize = 500_000;
 /// Samples counted for one interval, about 30 ms of work.
-const COUNTED_MAX: usize = 20_000_000;
+pub(super) const COUNTED_MAX: usize = 20_000_000;
 /// Ranks told apart; up to so many samples a percentile is exact, beyond that
 /// its rank is off by less than one in so many.
 const RANKS_MAX: usize = 65_536;
@@ -44,7 +44,7 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    fn of(mut replicates: Vec<f64>) -> Option<Self> {
+    pub(super) fn of(mut replicates: Vec<f64>) -> Option<Self> {
         replicates.sort_unstable_by(f64::total_cmp);
         let at = |percent| percentile_of_sorted(&replicates, Percent::new(percent)?);
         Some(Self {
@@ -54,13 +54,17 @@ impl Interval {
     }
 }
 
-fn resamples(affordable: usize) -> usize {
+pub(super) fn resamples(affordable: usize) -> usize {
     affordable.clamp(RESAMPLES_MIN, RESAMPLES_MAX)
 }
 
-/// Ranges of neighbours that together make one resample of `count` samples.
-fn draw_blocks(count: usize, stream: &mut Stream) -> Vec<std::ops::Range<usize>> {
-    let length = block_length(count);
+/// Ranges of `length` neighbours that together make one resample of `count`
+/// samples.
+pub(super) fn draw_blocks(
+    count: usize,
+    length: usize,
+    stream: &mut Stream,
+) -> Vec<std::ops::Range<usize>> {
     let starts = (count - length + 1) as u64;
     let mut left = count;
     let mut blocks = Vec::with_capacity(count.div_ceil(length));
@@ -74,7 +78,7 @@ fn draw_blocks(count: usize, stream: &mut Stream) -> Vec<std::ops::Range<usize>>
 }
 
 /// `⌈count^(1/3)⌉`, at least 1.
-fn block_length(count: usize) -> usize {
+pub(super) fn block_length(count: usize) -> usize {
     let mut length = 1;
     while length * length * length < count {
         length += 1;
@@ -100,10 +104,11 @@ pub fn sums_interval<const TERMS: usize>(
         add(&mut sums, row, 1.0);
         running.push(sums);
     }
-    let blocks = rows.len().div_ceil(block_length(rows.len()));
+    let length = block_length(rows.len());
+    let blocks = rows.len().div_ceil(length);
     let replicates = (0..resamples(ADDED_MAX / blocks)).filter_map(|_| {
         let mut sums = [0.0; TERMS];
-        for block in draw_blocks(rows.len(), stream) {
+        for block in draw_blocks(rows.len(), length, stream) {
             add(&mut sums, &running[block.end], 1.0);
             add(&mut sums, &running[block.start], -1.0);
         }
@@ -112,7 +117,7 @@ pub fn sums_interval<const TERMS: usize>(
     Interval::of(replicates.collect())
 }
 
-fn add<const TERMS: usize>(sums: &mut [f64; TERMS], row: &[f64; TERMS], sign: f64) {
+pub(super) fn add<const TERMS: usize>(sums: &mut [f64; TERMS], row: &[f64; TERMS], sign: f64) {
     for (sum, term) in sums.iter_mut().zip(row) {
         *sum += sign * term;
     }
@@ -129,12 +134,13 @@ pub fn percentile_intervals<const COUNT: usize>(
         return [None; COUNT];
     }
     let ranked = Ranked::of(samples);
+    let length = block_length(samples.len());
     let resamples = resamples(COUNTED_MAX / samples.len());
     let mut replicates: [Vec<f64>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(resamples));
     let mut counts = vec![0_u32; ranked.values.len()];
     for _ in 0..resamples {
         counts.fill(0);
-        for block in draw_blocks(samples.len(), stream) {
+        for block in draw_blocks(samples.len(), length, stream) {
             for &rank in &ranked.ranks[block] {
                 counts[usize::from(rank)] += 1;
             }
@@ -147,15 +153,15 @@ pub fn percentile_intervals<const COUNT: usize>(
 }
 
 /// Samples as ranks among themselves.
-struct Ranked {
+pub(super) struct Ranked {
     /// Of each sample, in send order.
-    ranks: Vec<u16>,
+    pub(super) ranks: Vec<u16>,
     /// The sample that stands for each rank, ascending.
-    values: Vec<f64>,
+    pub(super) values: Vec<f64>,
 }
 
 impl Ranked {
-    fn of(samples: &[f64]) -> Self {
+    pub(super) fn of(samples: &[f64]) -> Self {
         let mut order: Vec<usize> = (0..samples.len()).collect();
         order.sort_unstable_by(|&a, &b| samples[a].total_cmp(&samples[b]));
         let width = samples.len().div_ceil(RANKS_MAX);
@@ -172,7 +178,7 @@ impl Ranked {
 
     /// The percentile of a resample of `size` samples, given how often each
     /// rank was drawn.
-    fn percentile(&self, counts: &[u32], size: usize, percent: Percent) -> f64 {
+    pub(super) fn percentile(&self, counts: &[u32], size: usize, percent: Percent) -> f64 {
         let (below, share) = rank(size - 1, percent);
         let mut up_to = 0;
         let mut ranks = counts.iter().zip(&self.values).map(|(&count, &value)| {
@@ -262,7 +268,7 @@ mod tests {
             let percent = Percent::new(percent).unwrap();
             let mut counts = vec![0; ranked.values.len()];
             let mut drawn = Vec::new();
-            for block in draw_blocks(samples.len(), &mut stream) {
+            for block in draw_blocks(samples.len(), 5, &mut stream) {
                 for index in block {
                     counts[usize::from(ranked.ranks[index])] += 1;
                     drawn.push(samples[index]);
@@ -290,7 +296,7 @@ mod tests {
     fn blocks_make_up_exactly_one_resample() {
         let mut stream = Seed::from(2).stream("b");
         for count in [2, 7, 27, 28, 1_000] {
-            let blocks = draw_blocks(count, &mut stream);
+            let blocks = draw_blocks(count, block_length(count), &mut stream);
             assert_eq!(
                 blocks.iter().map(ExactSizeIterator::len).sum::<usize>(),
                 count

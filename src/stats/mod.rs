@@ -6,6 +6,7 @@
 
 mod average;
 mod bootstrap;
+mod difference;
 mod fit;
 mod histogram;
 mod interval_log;
@@ -13,6 +14,7 @@ mod summary;
 
 pub use average::{time_weighted_mean, weighted_mean};
 pub use bootstrap::{INDICATIVE_BELOW, Interval, percentile_intervals, sums_interval};
+pub use difference::{Difference, Estimate, Pairing, percentile_differences, ratio_difference};
 pub use fit::{Line, least_squares, line_of_sums, slope_sums};
 pub use histogram::{Histogram, HistogramError, RELATIVE_ERROR, RESOLUTION_NS};
 pub use interval_log::IntervalLog;

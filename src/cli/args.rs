@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::compare::CompareArgs;
+use super::compare_runs::CompareArgs;
 use super::output::Voice;
 use super::probe::ProbeArgs;
+use super::report::ReportArgs;
 
 /// Prefix-cache load generator and judge for LLM inference servers.
 ///
@@ -84,13 +85,15 @@ pub enum Command {
     Analyze(AnalyzeArgs),
     /// Check scenario, tokenizer, corpus and server without load.
     Doctor(ScenarioArgs),
+    /// Report on a run from what is on the disk; sends nothing.
+    Report(ReportArgs),
     /// Serve a simulated vLLM with a real block-hash prefix cache.
     Sim(Box<super::sim::SimArgs>),
     /// See the whole benchmark on a simulated server; needs nothing else.
     Demo(DemoArgs),
     /// Find out whether a live server reuses prefixes, and reuses them rightly.
     Probe(Box<ProbeArgs>),
-    /// Set two records side by side.
+    /// Set two runs or two probe records side by side; sends nothing.
     Compare(CompareArgs),
     /// Measure this client's own error on this machine.
     Calibrate(CalibrateArgs),
@@ -145,6 +148,8 @@ pub struct ValidateArgs {
 #[command(after_help = "Examples:
   pcload run --scenario scenario.json
   pcload run --scenario scenario.json --concurrency 16 --slo ttft=200ms,tpot=50ms
+  pcload run --scenario scenario.json --html report.html
+  pcload run --scenario scenario.json --ab http://127.0.0.1:8001 --rounds 4
   pcload run --manifest outputs/x_20260101_120000/result/x_20260101_120000.manifest.json")]
 pub struct RunArgs {
     /// Scenario file (JSON); prepared first where that has not been done.
@@ -218,6 +223,16 @@ pub struct RunArgs {
     /// which driver is nearer to what the server did.
     #[arg(long, value_name = "FILE")]
     pub truth_log: Option<PathBuf>,
+    /// Write the report (with --ab, the comparison) as one HTML file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Run against this server too, in turns, and compare: the scenario's
+    /// addresses are A, the same paths at this base are B.
+    #[arg(long, value_name = "BASE_URL_B", conflicts_with = "driver")]
+    pub ab: Option<String>,
+    /// Runs against each server.
+    #[arg(long, value_name = "N", requires = "ab", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
 }
 
 /// Who sends the formal requests.
@@ -262,6 +277,9 @@ pub struct DemoArgs {
     /// Where to write; a fresh temporary directory when absent.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Open the report in the browser.
+    #[arg(long)]
+    pub open: bool,
 }
 
 /// Options of `calibrate`.

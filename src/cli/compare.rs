@@ -1,14 +1,15 @@
-//! `pcload compare`: two records side by side.
+//! `pcload compare`: two probe records side by side, or two runs.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use super::args::Global;
+use super::compare_runs::{self, CompareArgs};
 use super::exit::{Exit, Failure};
+use super::stored_run::document;
 use super::{output, probe};
 use crate::artifacts::pyjson;
 use crate::probe::{Comparison, Line, compare};
@@ -16,19 +17,11 @@ use crate::probe::{Comparison, Line, compare};
 /// Columns of the narrowest terminal that is served.
 const COLUMNS: u16 = 80;
 
-/// Options of `compare`.
-#[derive(Clone, Debug, Args)]
-pub struct CompareArgs {
-    /// First record.
-    #[arg(value_name = "A")]
-    pub left: PathBuf,
-    /// Second record.
-    #[arg(value_name = "B")]
-    pub right: PathBuf,
-}
-
-/// Runs the command.
+/// Runs the command: two records of one probe, else two runs.
 pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
+    if !(is_probe(&args.left)? && is_probe(&args.right)?) {
+        return compare_runs::run(args, global);
+    }
     let (left, right) = (probe::record(&args.left)?, probe::record(&args.right)?);
     let comparison = compare(&left, &right)
         .map_err(|error| Failure::input("PROBES_DIFFER", error.to_string()))?;
@@ -37,6 +30,11 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> 
     let value = json!(comparison);
     output::print(&(pyjson::line(&value) + "\n"))?;
     Ok(Exit::Done)
+}
+
+/// Whether `path` holds the record of a probe.
+fn is_probe(path: &Path) -> Result<bool, Failure> {
+    Ok(!path.is_dir() && document(path)?["kind"] == "pcload.probe")
 }
 
 /// What differs in the setting, and the whole result.

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::args::{DemoArgs, Global};
 use super::exit::{Exit, Failure};
 use super::run::{self, LoadChoice};
-use super::{inputs, output};
+use super::{inputs, output, report};
 use crate::sim::{Config, CostModel, Pace, Server};
 use crate::tokenizer::HfTokenizer;
 
@@ -60,6 +60,11 @@ pub(super) fn run(args: &DemoArgs, global: &Global) -> Result<Exit, Failure> {
         .and_then(|(set, scenario)| run::execute(&set, &scenario, &LoadChoice::default(), global));
     runtime.block_on(server.shutdown());
     let finished = finished?;
+    let page = finished.directory.path().join("report.html");
+    report::write_html(finished.directory.path(), &page)?;
+    if args.open {
+        report::open(&page, voice);
+    }
     let summary = json!({
         "simulated": true,
         "verdict": finished.analysis.verdict,
@@ -67,7 +72,9 @@ pub(super) fn run(args: &DemoArgs, global: &Global) -> Result<Exit, Failure> {
         "actual_hit_rate": finished.document["actual"]["global_hit_rate"],
         "scenario": scenario_path.to_string_lossy(),
         "run": finished.directory.path().to_string_lossy(),
+        "report": page.to_string_lossy(),
     });
+    voice.say(&format!("report: {}", page.display()));
     voice.say(&format!(
         "the server was SIMULATED; try yours: edit `service` in {} and `pcload run --scenario` it",
         scenario_path.display()

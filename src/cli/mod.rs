@@ -5,6 +5,7 @@ mod analyze;
 mod args;
 mod calibrate;
 mod compare;
+mod compare_runs;
 mod convert;
 mod dataset;
 mod demo;
@@ -20,9 +21,11 @@ mod parity;
 mod prepare;
 mod probe;
 mod progress;
+mod report;
 mod run;
 mod schema;
 mod sim;
+mod stored_run;
 mod usage;
 mod validate;
 
@@ -62,6 +65,7 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(args, global),
         Command::Analyze(args) => analyze::run(args, global),
         Command::Doctor(args) => doctor::run(args, global),
+        Command::Report(args) => report::run(args, global),
         Command::Sim(args) => sim::run(args),
         Command::Demo(args) => demo::run(args, global),
         Command::Probe(args) => probe::run(args, global),

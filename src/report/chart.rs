@@ -106,6 +106,7 @@ pub(super) fn bars(
     draw(height, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(12)
+            .margin_right(30)
             .x_label_area_size(42)
             .y_label_area_size(170)
             .build_cartesian_2d(x, 0.0..rows as f64)

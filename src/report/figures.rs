@@ -308,7 +308,7 @@ fn as_number(value: f64) -> String {
 }
 
 fn as_percent(value: f64) -> String {
-    format!("{:.0} %", value * 100.0)
+    format!("{} %", super::number::axis(value * 100.0))
 }
 
 /// Whole steps of the logarithmic axis only.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::analyze::compare::{Aspect, RunComparison, Sample, Side, compare};
 use crate::analyze::fixture::{Run, planned, served};
 use crate::analyze::{Analysis, Counters, KvGauges, KvSample, ProfileFacts, StageFacts, StageLoad};
 use crate::engine::RankDelta;
@@ -107,4 +108,40 @@ pub(super) fn hopeless() -> Analysis {
         })
         .collect();
     Run::new(plan, records).analyze()
+}
+
+/// A run against one that decodes 5 % slower.
+pub(super) fn comparison() -> RunComparison {
+    let side = |name: &str, step_ms: f64| Side {
+        name: name.to_owned(),
+        aspects: vec![
+            (Aspect::DataSet, "abc".to_owned()),
+            (Aspect::Engine, "vllm".to_owned()),
+        ],
+        verdicts: vec![],
+        samples: (0..120_u32)
+            .map(|index| {
+                let sent_s = f64::from(index) * 0.02;
+                let ttft_ms = 20.0 + f64::from(index * 7 % 11);
+                let tpot_ms = step_ms + f64::from(index * 5 % 7) / 10.0;
+                let e2el_ms = ttft_ms + 15.0 * tpot_ms;
+                Sample {
+                    key: Some(format!("request-{index:08}")),
+                    run: 0,
+                    sent_s,
+                    ended_s: sent_s + e2el_ms / 1e3,
+                    ok: true,
+                    ttft_ms: Some(ttft_ms),
+                    tpot_ms: Some(tpot_ms),
+                    e2el_ms: Some(e2el_ms),
+                    gaps: 15,
+                    gaps_ms: 15.0 * tpot_ms,
+                    output_tokens: 16,
+                    cached: Some([512, 256]),
+                }
+            })
+            .collect(),
+    };
+    let sides = (side("run 1", 10.0), side("run 2", 10.5));
+    compare(&sides.0, &sides.1).expect("two sides with successes")
 }

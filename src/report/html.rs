@@ -15,6 +15,9 @@ use crate::stats::Summary;
 
 const TEMPLATE: &str = include_str!("report.html");
 
+/// Colors and layout of all pages.
+pub(super) const STYLE: &str = include_str!("style.css");
+
 /// What the page says of the run besides the analysis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HtmlFacts {
@@ -48,6 +51,7 @@ struct Page<'a> {
     matrix: Matrix,
     source: &'static str,
     figures: Vec<Figure>,
+    style: &'static str,
     version: &'static str,
 }
 
@@ -102,6 +106,7 @@ pub fn html(
         matrix: matrix(analysis),
         source: actual.map_or(number::ABSENT, |actual| source_name(actual.source)),
         figures: figures(analysis)?,
+        style: STYLE,
         version: env!("CARGO_PKG_VERSION"),
     }));
     let page = environment.get_template("report.html")?.render(page)?;
@@ -173,6 +178,8 @@ mod tests {
         assert!(page.contains(&format!("id=\"hit-rate\" data-value=\"{rate}\"")));
         let p50 = analysis.latency.ttft_ms.summary.p50.unwrap();
         assert!(page.contains(&format!("id=\"ttft-p50\" data-value=\"{p50}\"")));
+        let rate = analysis.throughput.output_tokens_per_second.unwrap();
+        assert!(page.contains(&format!("id=\"output-rate\" data-value=\"{rate}\"")));
         assert!(page.contains("EVICTION_PRESSURE") && page.contains("larger KV pool"));
         assert!(page.contains("run &lt;one&gt;") && page.contains("vllm &amp; co"));
     }

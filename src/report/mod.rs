@@ -4,11 +4,14 @@
 
 mod aisbench;
 mod chart;
+mod compare;
+mod compare_html;
 mod csv;
 mod figures;
 mod html;
 mod names;
 mod number;
+mod open_metrics;
 mod page;
 mod parity;
 mod terminal;
@@ -17,7 +20,10 @@ mod terminal;
 mod fixture;
 
 pub use aisbench::aisbench;
+pub use compare::{comparison_terminal, sentences};
+pub use compare_html::comparison_html;
 pub use csv::records_csv;
 pub use html::{HtmlError, HtmlFacts, html};
+pub use open_metrics::open_metrics;
 pub use parity::parity;
 pub use terminal::{TerminalOptions, terminal};

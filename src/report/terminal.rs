@@ -21,7 +21,7 @@ pub struct TerminalOptions {
 }
 
 /// From this width on there is room for all percentiles.
-const WIDE: u16 = 110;
+pub(super) const WIDE: u16 = 110;
 /// Most groups, lanes and stages shown.
 const ROWS_MAX: usize = 20;
 

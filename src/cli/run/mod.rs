@@ -5,6 +5,7 @@
 //! stops the story after the formal phase has begun, what was measured is
 //! written first.
 
+mod ab;
 mod aisbench;
 mod both;
 mod interrupt;
@@ -24,7 +25,7 @@ use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
 use super::output::Voice;
-use super::{calibrate, logging, output};
+use super::{calibrate, logging, output, report};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::drive;
@@ -54,10 +55,17 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
         (None, None) => unreachable!("clap asks for one of the two"),
     };
     artifacts::validate(set.path())?;
+    if let Some(base) = &args.ab {
+        return ab::run(&set, &scenario, &choice, args, base, global);
+    }
     if args.driver == Driver::Both {
         return both::run(&set, &scenario, &choice, args, global);
     }
     let finished = execute(&set, &scenario, &choice, global)?;
+    if let Some(html) = &args.html {
+        report::write_html(finished.directory.path(), html)?;
+        global.voice().say(&format!("report: {}", html.display()));
+    }
     output::print(&(pyjson::indented(&finished.document) + "\n"))?;
     Ok(finished.exit(args.strict))
 }

@@ -2,7 +2,8 @@
 
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Voice};
-use crate::report::{self, TerminalOptions};
+use crate::cli::report::terminal_options;
+use crate::report;
 
 use super::Finished;
 
@@ -11,15 +12,11 @@ pub(super) fn show(finished: &Finished, voice: Voice) -> Result<(), Failure> {
     if voice.quiet {
         return Ok(());
     }
-    let options = TerminalOptions {
-        width: output::columns(),
-        color: output::stderr_color(),
-    };
     let mut tables = Vec::new();
-    report::terminal(&finished.analysis, options, &mut tables)
+    report::terminal(&finished.analysis, terminal_options(), &mut tables)
         .map_err(|error| Failure::world("REPORT_FAILED", error.to_string()))?;
     if let Some(results) = &finished.by_aisbench {
-        report::aisbench(results, options, &mut tables)
+        report::aisbench(results, terminal_options(), &mut tables)
             .map_err(|error| Failure::world("REPORT_FAILED", error.to_string()))?;
     }
     output::complain(&String::from_utf8_lossy(&tables));

@@ -91,7 +91,9 @@ mod tests {
                 Poll::Ready(7)
             }
         }));
-        let mut cx = Context::from_waker(Waker::noop());
+        // A clone, since only clones are sure to be known as the same waker.
+        let waker = Waker::noop().clone();
+        let mut cx = Context::from_waker(&waker);
         let mut poll = || Pin::new(&mut quiet).poll(&mut cx);
         for _ in 0..4 {
             assert_eq!(poll(), Poll::Pending);

@@ -17,9 +17,10 @@ use crate::probe::{Comparison, Line, compare};
 /// Columns of the narrowest terminal that is served.
 const COLUMNS: u16 = 80;
 
-/// Runs the command: two records of one probe, else two runs.
+/// Runs the command: two records of one probe, else two runs. One record of a
+/// probe asks for another.
 pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
-    if !(is_probe(&args.left)? && is_probe(&args.right)?) {
+    if !(is_probe(&args.left)? || is_probe(&args.right)?) {
         return compare_runs::run(args, global);
     }
     let (left, right) = (probe::record(&args.left)?, probe::record(&args.right)?);

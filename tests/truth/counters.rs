@@ -82,7 +82,8 @@ fn traffic_of_others_makes_the_run_invalid_and_usage_still_tells_the_truth() {
     assert_eq!(judged.judgment()["verdict"], "invalid");
     assert_eq!(judged.line("usage"), judged.line("executed"));
     assert_eq!(judged.judgment()["hits"]["actual"]["source"], "usage");
-    let counted = judged.line("counters").unwrap().0;
+    let traffic = &judged.judgment()["traffic"];
+    let counted = traffic["counted_prompt_tokens"].as_u64().unwrap();
     let evidence = &judged.finding("FOREIGN_TRAFFIC")["message"];
     let foreign = counted - REQUESTS * PROMPT_TOKENS;
     assert!(

@@ -10,16 +10,23 @@ use super::args::Global;
 use super::compare_runs::{self, CompareArgs};
 use super::exit::{Exit, Failure};
 use super::stored_run::document;
-use super::{output, probe};
+use super::{output, parity, probe};
 use crate::artifacts::pyjson;
 use crate::probe::{Comparison, Line, compare};
 
 /// Columns of the narrowest terminal that is served.
 const COLUMNS: u16 = 80;
 
-/// Runs the command: two records of one probe, else two runs. One record of a
+/// Runs the command: the directories of a native and an AISBench run give the
+/// parity table; else two records of one probe, else two runs. One record of a
 /// probe asks for another.
 pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
+    if parity::is_pair(&args.left, &args.right) {
+        let truth_log = args.truth_log.as_deref();
+        let table = parity::compare(&args.left, &args.right, truth_log, global.voice())?;
+        output::print(&(pyjson::indented(&json!(table)) + "\n"))?;
+        return Ok(Exit::Done);
+    }
     if !(is_probe(&args.left)? || is_probe(&args.right)?) {
         return compare_runs::run(args, global);
     }

@@ -35,6 +35,10 @@ pub struct CompareArgs {
     /// mode or driver differ.
     #[arg(long)]
     pub strict: bool,
+    /// Truth log of `pcload sim` on this machine: for the directories of a native
+    /// and an AISBench run it says which is nearer to what the server did.
+    #[arg(long, value_name = "FILE")]
+    pub truth_log: Option<PathBuf>,
 }
 
 /// Runs the command.

@@ -51,6 +51,20 @@ impl RunOnDisk {
     }
 }
 
+/// The driver that a run's directory names, where it is one.
+fn driver_of(directory: &Path) -> Option<String> {
+    let text = fs::read(directory.join("analysis.json")).ok()?;
+    let document: Value = serde_json::from_slice(&text).ok()?;
+    Some(document["pcload"]["run"]["driver"].as_str()?.to_owned())
+}
+
+/// Whether the two are directories of runs, one by AISBench and one native.
+pub(super) fn is_pair(left: &Path, right: &Path) -> bool {
+    let mut drivers = [driver_of(left), driver_of(right)];
+    drivers.sort();
+    drivers.iter().flatten().eq(["aisbench", "native"])
+}
+
 /// The records of a run, from its directory.
 pub(super) fn records(directory: &Path) -> Result<Vec<RequestRecord>, Failure> {
     let path = directory.join("records.jsonl");

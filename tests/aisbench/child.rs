@@ -188,6 +188,33 @@ fn a_run_that_goes_well_prints_the_analysis_and_keeps_its_files() {
 }
 
 #[test]
+fn a_native_run_beside_it_gives_the_parity_table() {
+    let scene = Scene::new("good");
+    assert_eq!(scene.run().status, 0);
+    let by_aisbench = scene.run_directory();
+    let native = by_aisbench.with_file_name("2");
+    let pcload = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pcload"));
+        command.current_dir(scene.path()).env("PCLOAD_API_KEY", KEY);
+        Run::of(command.args(args).output().unwrap())
+    };
+    let run = pcload(&["run", "--scenario", "scenario.json", "--quiet"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let sides = [native.to_str().unwrap(), by_aisbench.to_str().unwrap()];
+    for [left, right] in [sides, [sides[1], sides[0]]] {
+        let compared = pcload(&["compare", left, right]);
+        assert_eq!(compared.status, 0, "{}", compared.stderr);
+        let table: Value = serde_json::from_str(&compared.stdout).unwrap();
+        let rows = table["rows"].as_array().unwrap();
+        let requests = rows.iter().find(|row| row["metric"] == "requests").unwrap();
+        assert_eq!(requests["native"], 8.0);
+        assert_eq!(requests["aisbench"], 8.0);
+        let tokens = rows.iter().find(|row| row["metric"] == "input_tokens");
+        assert_eq!(tokens.unwrap()["native"], 512.0);
+    }
+}
+
+#[test]
 fn a_set_may_be_named_from_where_one_is() {
     let scene = Scene::new("good");
     assert_eq!(scene.run().status, 0);

@@ -86,6 +86,7 @@ fn judge(set: &str) -> (Analysis, Value) {
         mode,
         block: BlockFacts::configured(BlockSize::new(block).unwrap()),
         server_prefix_tokens: 0,
+        server_suffix_tokens: 0,
         planned: &planned(set),
         records: &[],
         counters: &counters,

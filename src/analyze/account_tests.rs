@@ -234,6 +234,21 @@ fn one_success_is_its_own_percentile() {
 }
 
 #[test]
+fn an_eos_behind_lengthens_the_prompt_and_moves_no_block() {
+    let mut run = Run::served(lane_of_three(), &[Some(0), Some(64), Some(64)]);
+    run.server_suffix_tokens = 1;
+    for record in &mut run.records {
+        record.usage.as_mut().unwrap().prompt_tokens = 129;
+    }
+    let analysis = run.analyze();
+    assert_eq!(
+        analysis.hits.overall.planned_server,
+        Some(HitLine::new(387, 128))
+    );
+    assert_eq!(run.codes(), [Code::CountersUnavailable]);
+}
+
+#[test]
 fn a_bos_in_front_changes_the_view_of_the_server_alone() {
     // Blocks of 16: the BOS shifts every block border by one token.
     let mut run = Run::served(lane_of_three(), &[Some(0), Some(64), Some(64)]);
@@ -269,6 +284,7 @@ fn an_exact_repeat_hits_all_but_its_last_block() {
         mode: CacheMode::Warmup,
         block: BlockSize::new(block).unwrap(),
         prefix_tokens: 0,
+        suffix_tokens: 0,
     };
     // As a real vLLM answers: length to cached tokens, blocks of 32.
     for (length, cached) in [
@@ -343,6 +359,7 @@ fn records_of_another_plan_are_refused() {
             mode: run.mode,
             block: run.block,
             server_prefix_tokens: 0,
+            server_suffix_tokens: 0,
             planned: &run.planned,
             records: &run.records,
             counters: &run.counters,

@@ -23,12 +23,14 @@ pub(super) struct ServerView {
     pub(super) block: BlockSize,
     /// Tokens in front of each prompt.
     pub(super) prefix_tokens: u64,
+    /// Tokens behind each prompt; they are in its length and never shared.
+    pub(super) suffix_tokens: u64,
 }
 
 impl ServerView {
     /// Prompt tokens as the server counts them.
     pub(super) fn prompt_tokens(self, planned: &PlannedRow) -> u64 {
-        planned.input_tokens + self.prefix_tokens
+        planned.input_tokens + self.prefix_tokens + self.suffix_tokens
     }
 
     /// Hit tokens with `watermark` tokens of the group's prefix in the cache.

@@ -22,6 +22,8 @@ pub struct Inputs<'a> {
     pub block: BlockFacts,
     /// Tokens the server puts in front of each prompt (a BOS is 1).
     pub server_prefix_tokens: u64,
+    /// Tokens the server puts behind each prompt (an EOS is 1).
+    pub server_suffix_tokens: u64,
     /// The plan, in send order.
     pub planned: &'a [PlannedRow],
     /// What was measured, in any order; at most one record a planned request.

@@ -158,6 +158,7 @@ pub fn analyze(inputs: &Inputs<'_>) -> Result<Analysis, AnalyzeError> {
         mode: inputs.mode,
         block: inputs.block.effective(),
         prefix_tokens: inputs.server_prefix_tokens,
+        suffix_tokens: inputs.server_suffix_tokens,
     };
     let theory = RowTheory::of(view, inputs, &rows);
     let traffic = Traffic::of(inputs.counters, view, &rows);

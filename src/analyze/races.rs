@@ -82,6 +82,7 @@ mod tests {
             mode: CacheMode::Cold,
             block: BlockSize::new(16).unwrap(),
             prefix_tokens: 0,
+            suffix_tokens: 0,
         };
         let found = races(view, &rows_of(&plan, &records));
         // Request 1 raced with 0. Request 3 has its 64 tokens from 0, though the

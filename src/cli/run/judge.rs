@@ -89,6 +89,7 @@ fn analysis(
             measured: block(told.precheck.block.measured_tokens),
         },
         server_prefix_tokens: sequence.settings.prefix_tokens,
+        server_suffix_tokens: sequence.settings.suffix_tokens,
         planned: &planned_rows(sequence.rows),
         records: &told.outcome.records,
         counters,

@@ -148,7 +148,7 @@ pub struct PhaseOptions {
     pub measure_block_size: bool,
     /// How long to wait.
     pub patience: Patience,
-    /// Makes the texts of this session unique. See [`fresh_nonce`].
+    /// Makes the texts of one [`Session`] unique. See [`fresh_nonce`].
     pub nonce: String,
 }
 

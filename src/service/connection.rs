@@ -190,11 +190,15 @@ impl<Io: Read + Write + Unpin + Send + 'static> Connection<Io> {
         watch: &Watch<'_>,
         timer: &mut Timer<'_>,
     ) -> Result<(), AttemptFailure> {
-        let (head, mut body) = response.into_parts();
-        if !head.status.is_success() {
-            return Err(self.read_error(head.status, &mut body, watch, timer).await);
+        let (status, whole) = (response.status(), is_json(response.headers()));
+        // The head is let go here: its values are slices of the connection's first
+        // read buffer, which they would keep beside the next one for the whole
+        // stream.
+        let mut body = response.into_body();
+        if !status.is_success() {
+            return Err(self.read_error(status, &mut body, watch, timer).await);
         }
-        if is_json(&head.headers) {
+        if whole {
             answer.reader.expect_whole();
         }
         loop {

@@ -61,7 +61,7 @@ impl Timer {
             return;
         }
         let armed = match &self.0 {
-            Some(timer) => arm(timer, left).await,
+            Some(timer) => arm(timer, clock, at, left).await,
             None => false,
         };
         if !armed {
@@ -79,30 +79,23 @@ fn registered(timer: Kernel) -> Option<AsyncFd<Kernel>> {
     AsyncFd::new(timer).ok()
 }
 
-/// Waits `left` on the kernel's timer; false where that fails.
-async fn arm(timer: &AsyncFd<Kernel>, left: Duration) -> bool {
+/// Waits on the kernel's timer until `at`, `left` from now; false where that
+/// fails. Setting a timer forgets earlier expiries, and the reactor hears of each
+/// new one by itself (its events are edge-triggered), so none has to be read: the
+/// clock tells a true end from an expiry of an earlier wait.
+async fn arm(timer: &AsyncFd<Kernel>, clock: &RunClock, at: RunOffset, left: Duration) -> bool {
     let expiration = Expiration::OneShot(TimeSpec::from(left));
-    if timer
-        .get_ref()
-        .0
-        .set(expiration, TimerSetTimeFlags::empty())
-        .is_err()
-    {
+    let flags = TimerSetTimeFlags::empty();
+    if timer.get_ref().0.set(expiration, flags).is_err() {
         return false;
     }
     loop {
         let Ok(mut guard) = timer.readable().await else {
             return false;
         };
-        let read = guard.try_io(|timer| {
-            let mut count = [0_u8; 8];
-            nix::unistd::read(&timer.get_ref().0, &mut count).map_err(Into::into)
-        });
-        match read {
-            Ok(Ok(_)) => return true,
-            Ok(Err(_)) => return false,
-            // Set again meanwhile, or woken for nothing.
-            Err(_) => {}
+        guard.clear_ready();
+        if clock.now() >= at {
+            return true;
         }
     }
 }

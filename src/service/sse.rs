@@ -92,7 +92,7 @@ impl SseDecoder {
         let mut rest = self.skip_second_half_of_crlf(bytes);
         // The only data line of the event so far, while it lies in this read.
         let mut borrowed: Option<&[u8]> = None;
-        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+        while let Some(end) = line_end(rest) {
             let (line, next) = (&rest[..end], self.after_terminator(rest, end));
             rest = &rest[next..];
             if self.line.is_empty() {
@@ -230,6 +230,15 @@ impl SseDecoder {
             return Err(SseError::EventTooLarge { limit: self.limit });
         }
         Ok(())
+    }
+}
+
+/// Where the first line of `rest` ends. Every other line is blank and needs no
+/// search.
+fn line_end(rest: &[u8]) -> Option<usize> {
+    match rest {
+        [b'\n', ..] => Some(0),
+        _ => memchr2(b'\n', b'\r', rest),
     }
 }
 

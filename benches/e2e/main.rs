@@ -17,6 +17,7 @@
     reason = "edge: a harness that starts programs and prints"
 )]
 
+mod cases;
 mod figures;
 mod mock;
 mod rival;
@@ -24,6 +25,7 @@ mod rival;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cases::{CASES, Case};
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -38,135 +40,6 @@ use rival::RivalFigures;
 
 /// Set in the child that runs pinned.
 const PINNED: &str = "PCLOAD_E2E_PINNED";
-
-/// One line of the table.
-struct Case {
-    name: &'static str,
-    mock: &'static [&'static str],
-    streams: u32,
-    requests: usize,
-    chunks: u64,
-    /// Starts are spread over this time.
-    spread: Duration,
-    /// Poisson arrivals per second in place of the closed loop.
-    rate: Option<f64>,
-    /// Whether the server dies in the middle.
-    killed: bool,
-}
-
-const CLOSED: Case = Case {
-    name: "",
-    mock: &[],
-    streams: 32,
-    requests: 0,
-    chunks: 128,
-    spread: Duration::ZERO,
-    rate: None,
-    killed: false,
-};
-
-const PACED: &[&str] = &[
-    "--mode",
-    "paced",
-    "--ttft-ms",
-    "50",
-    "--itl-ms",
-    "10",
-    "--truth-full",
-];
-const STEP: &[&str] = &[
-    "--mode",
-    "paced",
-    "--ttft-ms",
-    "50",
-    "--itl-ms",
-    "10",
-    "--truth-full",
-    "--align",
-    "step",
-];
-const PACED_SLOW: &[&str] = &[
-    "--mode",
-    "paced",
-    "--ttft-ms",
-    "50",
-    "--itl-ms",
-    "50",
-    "--truth-full",
-];
-const SPREAD: Duration = Duration::from_millis(1_330);
-
-const CASES: &[Case] = &[
-    Case {
-        name: "flood-32",
-        mock: &["--mode", "flood"],
-        requests: 800,
-        chunks: 500,
-        ..CLOSED
-    },
-    Case {
-        name: "flood-256",
-        mock: &["--mode", "flood"],
-        streams: 256,
-        requests: 3_072,
-        ..CLOSED
-    },
-    Case {
-        name: "flood-2000",
-        mock: &["--mode", "flood"],
-        streams: 2_000,
-        requests: 4_000,
-        ..CLOSED
-    },
-    Case {
-        name: "solo-256",
-        mock: &["--mode", "flood", "--coalesce", "1"],
-        streams: 256,
-        requests: 2_048,
-        ..CLOSED
-    },
-    Case {
-        name: "paced-256",
-        mock: PACED,
-        streams: 256,
-        requests: 1_024,
-        spread: SPREAD,
-        ..CLOSED
-    },
-    Case {
-        name: "step-256",
-        mock: STEP,
-        streams: 256,
-        requests: 1_024,
-        spread: SPREAD,
-        ..CLOSED
-    },
-    Case {
-        name: "paced-2000",
-        mock: PACED_SLOW,
-        streams: 2_000,
-        requests: 4_000,
-        chunks: 64,
-        spread: Duration::from_secs(3),
-        ..CLOSED
-    },
-    Case {
-        name: "open-loop",
-        mock: PACED,
-        requests: 3_000,
-        chunks: 16,
-        rate: Some(100.0),
-        ..CLOSED
-    },
-    Case {
-        name: "faults",
-        mock: PACED,
-        streams: 64,
-        requests: 256,
-        killed: true,
-        ..CLOSED
-    },
-];
 
 fn main() {
     // `cargo test` starts benches without it; a harness is no test.

@@ -40,8 +40,16 @@ pub fn run(rival: &Path, case: &Case, mock: &Path, folder: &Path) -> Option<Riva
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo/tokenizer");
     let before = processor(UsageWho::RUSAGE_CHILDREN);
     // This process is pinned, and its children are with it.
-    let status = Command::new(rival)
-        .args(["bench", "serve", "--backend", "openai", "--base-url"])
+    let mut command = Command::new(rival);
+    command.args(["bench", "serve", "--backend", "openai"]);
+    if !case.spread.is_zero() {
+        // Its starts are spread by an arrival rate, as ours are by a ramp: streams
+        // that start together stay together, and their chunks come in bursts.
+        let rate = f64::from(case.streams) / case.spread.as_secs_f64();
+        command.args(["--request-rate", &rate.to_string()]);
+    }
+    let status = command
+        .arg("--base-url")
         .arg(server.url().trim_end_matches("/v1/completions"))
         .args(["--endpoint", "/v1/completions", "--model", "mock"])
         .arg("--tokenizer")

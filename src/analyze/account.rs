@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::capacity::{Capacity, CapacityTheory};
 use super::counters::{CounterRates, Counters, Regression};
-use super::executed::ServerView;
+use super::executed::Executed;
 use super::inputs::{Inputs, Lane};
 use super::rows::Row;
 use super::traffic::Traffic;
 use crate::rng::Seed;
 use crate::stats::{INDICATIVE_BELOW, Interval, sums_interval};
+use crate::theory::ServerView;
 use crate::units::{DpRank, GroupIndex, ratio};
 
 /// Tokens looked up and found.
@@ -149,14 +150,18 @@ pub struct HitAccounts {
 pub(super) struct RowTheory {
     pub(super) planned_server: Vec<u64>,
     pub(super) executed: Vec<Option<u64>>,
+    /// Sum of the executed hits, had no request gained from one in flight.
+    pub(super) executed_least: u64,
     pub(super) capacity: Option<Capacity>,
 }
 
 impl RowTheory {
     pub(super) fn of(view: ServerView, inputs: &Inputs<'_>, rows: &[Row<'_>]) -> Self {
+        let executed = Executed::new(inputs, view);
         Self {
-            planned_server: view.planned(inputs.planned),
-            executed: view.executed(rows),
+            planned_server: executed.planned_hits(inputs.planned),
+            executed: executed.hits(rows),
+            executed_least: executed.hits_without_overlap(rows),
             capacity: Capacity::of(inputs, view, rows),
         }
     }
@@ -171,9 +176,9 @@ pub(super) fn account(
 ) -> HitAccounts {
     let by = Tables::fill(view, rows, theory);
     let mut accounts = HitAccounts {
-        block_size_tokens: view.block.tokens(),
-        server_prefix_tokens: view.prefix_tokens,
-        overlap: overlap(view, rows, by.overall.executed),
+        block_size_tokens: view.block_size.tokens(),
+        server_prefix_tokens: view.special_prefix_tokens,
+        overlap: overlap(theory, by.overall.executed),
         capacity: theory.capacity.as_ref().map(|capacity| capacity.theory),
         ..HitAccounts::default()
     };
@@ -250,7 +255,7 @@ struct Entry {
 impl Entry {
     fn of(view: ServerView, row: &Row<'_>, theory: &RowTheory, index: usize) -> Self {
         let planned = row.planned;
-        let prompt_tokens = view.prompt_tokens(planned);
+        let prompt_tokens = planned.prompt_tokens(view);
         let usage = row.record.and_then(|record| record.usage);
         Self {
             planned: (planned.input_tokens, planned.theory_hit_tokens),
@@ -278,11 +283,10 @@ impl Entry {
     }
 }
 
-fn overlap(view: ServerView, rows: &[Row<'_>], executed: Option<HitLine>) -> Option<Overlap> {
+fn overlap(theory: &RowTheory, executed: Option<HitLine>) -> Option<Overlap> {
     let high = executed?;
-    let low = view.without_overlap(rows);
     Some(Overlap {
-        low: HitLine::new(high.input_tokens, low),
+        low: HitLine::new(high.input_tokens, theory.executed_least),
         high,
     })
 }

@@ -7,7 +7,7 @@ use crate::engine::RankDelta;
 use crate::measure::FailureKind;
 use crate::measure::sample::failed;
 use crate::scenario::CacheMode;
-use crate::units::{BlockSize, DpRank, GroupIndex};
+use crate::units::{DpRank, GroupIndex};
 
 /// Three requests of 128 tokens in one lane, 64 of them shared: planned hits
 /// 0, 64, 64.
@@ -276,30 +276,6 @@ fn a_bos_in_front_changes_the_view_of_the_server_alone() {
         "bos",
         "{finding:?}"
     );
-}
-
-#[test]
-fn an_exact_repeat_hits_all_but_its_last_block() {
-    let view = |block| executed::ServerView {
-        mode: CacheMode::Warmup,
-        block: BlockSize::new(block).unwrap(),
-        prefix_tokens: 0,
-        suffix_tokens: 0,
-    };
-    // As a real vLLM answers: length to cached tokens, blocks of 32.
-    for (length, cached) in [
-        (32, 0),
-        (33, 32),
-        (64, 32),
-        (128, 96),
-        (129, 128),
-        (1_025, 1_024),
-    ] {
-        assert_eq!(view(32).hit(&planned(0, length, length), length), cached);
-    }
-    assert_eq!(view(16).hit(&planned(0, 512, 512), 512), 496);
-    assert_eq!(view(128).hit(&planned(0, 128, 128), 128), 0);
-    assert_eq!(view(32).hit(&planned(0, 500, 100), 100), 96);
 }
 
 #[test]

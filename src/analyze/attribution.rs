@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::account::RowTheory;
 use super::capacity::Capacity;
 use super::coarse::CoarseGrid;
-use super::executed::{ServerView, send_order};
+use super::executed::send_order;
 use super::inputs::{Inputs, Lane};
 use super::pressure::Pressure;
 use super::races::races;
 use super::rows::Row;
 use super::traffic::Traffic;
 use crate::measure::gaps;
+use crate::theory::ServerView;
 use crate::units::{DpRank, GroupIndex, RunOffset};
 
 /// Most requests listed one by one.
@@ -134,7 +135,7 @@ pub(super) fn attribute(
         let cached = rows[index].cached_tokens();
         result.expected_tokens += expected;
         result.cached_tokens += cached.unwrap_or(0);
-        let unreachable = signed(view.potential(rows[index].planned)) - signed(expected);
+        let unreachable = signed(rows[index].planned.potential_tokens(view)) - signed(expected);
         if unreachable > 0 {
             cold = (cold.0 + 1, cold.1 + unreachable);
         }
@@ -214,7 +215,7 @@ impl<'a> Scene<'a> {
         Self {
             rows,
             view,
-            races: races(view, rows),
+            races: races(inputs.mode, rows),
             coarse: CoarseGrid::of(view, rows, theory),
             capacity: theory.capacity.as_ref(),
             unserved: unserved(rows),
@@ -259,7 +260,7 @@ impl<'a> Scene<'a> {
         let row = &self.rows[index];
         let (seen, planned) = (
             row.prompt_tokens(self.view),
-            self.view.prompt_tokens(row.planned),
+            row.planned.prompt_tokens(self.view),
         );
         (seen != planned).then(|| {
             let evidence = format!("the server counts {seen} prompt tokens, planned {planned}");

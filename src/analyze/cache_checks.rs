@@ -4,13 +4,13 @@
 use super::account::HitAccounts;
 use super::attribution::{Attribution, Cause};
 use super::counters::Counters;
-use super::executed::ServerView;
 use super::findings::{Code, Finding};
 use super::inputs::{ColdProof, ControlFacts, Inputs, Limits, Routing};
 use super::pressure::Pressure;
 use super::rows::Row;
 use super::traffic::Traffic;
 use crate::measure::Outcome;
+use crate::theory::ServerView;
 use crate::units::BlockSize;
 
 /// What the cache checks look at.
@@ -296,7 +296,7 @@ fn prompt_tokens(scene: &CacheScene<'_>) -> Option<Finding> {
         .rows
         .iter()
         .filter_map(|row| Some((row, row.derived.as_ref()?.prompt_tokens?)))
-        .map(|(row, seen)| i128::from(seen) - i128::from(scene.view.prompt_tokens(row.planned)))
+        .map(|(row, seen)| i128::from(seen) - i128::from(row.planned.prompt_tokens(scene.view)))
         .collect();
     let wrong: Vec<i128> = differences.iter().copied().filter(|&d| d != 0).collect();
     let (least, most) = (wrong.iter().min()?, wrong.iter().max()?);

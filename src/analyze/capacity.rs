@@ -8,12 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::HitLine;
-use super::executed::{ServerView, send_order};
+use super::executed::send_order;
 use super::inputs::Inputs;
 use super::pool::{Need, Pool};
 use super::rows::Row;
 use crate::measure::RequestRecord;
 use crate::scenario::CacheMode;
+use crate::theory::ServerView;
 use crate::units::{DpRank, RunOffset};
 
 /// Blocks of a warm-up request beyond its prefix: a unique seed and one token.
@@ -53,12 +54,14 @@ impl Capacity {
             ranks: BTreeMap::new(),
             waited: 0,
         };
-        play.warm_up(rows);
+        if inputs.mode == CacheMode::Warmup {
+            play.warm_up(rows);
+        }
         let mut hits = vec![None; rows.len()];
         let (mut input, mut hit) = (0, 0);
         for index in send_order(rows) {
-            let tokens = play.request(&rows[index]) * view.block.tokens();
-            input += view.prompt_tokens(rows[index].planned);
+            let tokens = play.request(&rows[index]) * view.block_size.tokens();
+            input += rows[index].planned.prompt_tokens(view);
             hit += tokens;
             hits[index] = Some(tokens);
         }
@@ -96,9 +99,6 @@ impl Play {
 
     /// Brings each group's longest prefix into each rank, in order.
     fn warm_up(&mut self, rows: &[Row<'_>]) {
-        if self.view.mode != CacheMode::Warmup {
-            return;
-        }
         let ranks: BTreeSet<_> = rows.iter().map(|row| row.planned.dp_rank).collect();
         let mut longest = BTreeMap::new();
         for row in rows {
@@ -155,15 +155,15 @@ impl Play {
     }
 
     fn need(&self, row: &Row<'_>) -> Need {
-        let block = self.view.block;
-        let prompt = self.view.prompt_tokens(row.planned);
+        let block = self.view.block_size;
+        let prompt = row.planned.prompt_tokens(self.view);
         let output = row
             .derived
             .as_ref()
             .and_then(|derived| derived.output_tokens);
         let all = prompt + output.unwrap_or(row.planned.max_tokens);
         let shared = block
-            .whole_blocks(self.view.prefix_tokens + row.planned.shared_prefix_tokens)
+            .whole_blocks(self.view.special_prefix_tokens + row.planned.shared_prefix_tokens)
             .min(block.whole_blocks(prompt));
         Need {
             group: row.planned.group,

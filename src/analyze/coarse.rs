@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::account::RowTheory;
 use super::capacity::Capacity;
-use super::executed::ServerView;
 use super::rows::Row;
+use crate::theory::ServerView;
 use crate::units::BlockSize;
 
 /// Reuse in blocks coarser than believed.
@@ -31,10 +31,11 @@ impl CoarseGrid {
         let grid = known
             .iter()
             .fold(0, |grid, &(_, cached)| common_divisor(grid, cached));
-        let block = BlockSize::new(grid).filter(|block| block.tokens() >= view.block.tokens())?;
+        let block =
+            BlockSize::new(grid).filter(|block| block.tokens() >= view.block_size.tokens())?;
         // On the server's own grid only the given-up block is left to find; a
         // small pool may cost each request one as well.
-        let own = block.tokens() == view.block.tokens();
+        let own = block.tokens() == view.block_size.tokens();
         let evicts = |one: &Capacity| one.theory.evicted_blocks > 0;
         if own && theory.capacity.as_ref().is_some_and(evicts) {
             return None;

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::HitLine;
-use crate::engine::{COUNTING_SINCE, RankDelta, RankSnapshot, Snapshot, restart};
-use crate::units::{DpRank, ratio};
+use crate::engine::{self, Gains, RankDelta, Snapshot};
+use crate::units::DpRank;
 
 /// What the counters say of the formal phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,33 +38,28 @@ pub struct Regression {
     pub after: Option<u64>,
 }
 
+impl From<engine::Regression> for Regression {
+    fn from(one: engine::Regression) -> Self {
+        Self {
+            rank: one.rank.0,
+            counter: one.counter.to_owned(),
+            before: one.before,
+            after: one.after,
+        }
+    }
+}
+
 impl Counters {
     /// `after − before`, rank by rank.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
-        let mut ranks = BTreeMap::new();
-        let mut regressions = Vec::new();
-        for rank in before.ranks.keys().chain(after.ranks.keys()) {
-            if ranks.contains_key(rank) {
-                continue;
-            }
-            let pair = (before.ranks.get(rank), after.ranks.get(rank));
-            let (Some(old), Some(new)) = pair else {
-                regressions.push(Regression {
-                    rank: rank.0,
-                    counter: "queries".to_owned(),
-                    before: pair.0.map(|old| old.queries),
-                    after: pair.1.map(|new| new.queries),
-                });
-                continue;
-            };
-            let found = regressions_of(*rank, old, new);
-            if found.is_empty() {
-                ranks.insert(*rank, delta(old, new));
-            } else if !regressions.contains(&found[0]) {
-                regressions.extend(found);
-            }
+        let Gains { sound, regressions } = engine::gains(before, after);
+        if let Err(torn) = sound.check() {
+            return Self::Unavailable(format!("{}: {torn}", torn.code()));
         }
-        Self::Delta { ranks, regressions }
+        Self::Delta {
+            ranks: sound.ranks,
+            regressions: regressions.into_iter().map(Regression::from).collect(),
+        }
     }
 
     /// Deltas by rank, as far as there are any.
@@ -78,102 +73,11 @@ impl Counters {
     /// The sum over ranks; `None` when a rank is missing from it.
     pub fn total(&self) -> Option<RankDelta> {
         match self {
-            Self::Delta { ranks, regressions } if regressions.is_empty() => Some(sum(ranks)),
+            Self::Delta { ranks, regressions } if regressions.is_empty() => {
+                Some(RankDelta::sum(ranks))
+            }
             _ => None,
         }
-    }
-}
-
-fn pairs(old: &RankSnapshot, new: &RankSnapshot) -> [(&'static str, Option<u64>, Option<u64>); 8] {
-    [
-        ("queries", Some(old.queries), Some(new.queries)),
-        ("hits", Some(old.hits), Some(new.hits)),
-        (
-            "external_queries",
-            old.external_queries,
-            new.external_queries,
-        ),
-        ("external_hits", old.external_hits, new.external_hits),
-        ("prompt_tokens", old.prompt_tokens, new.prompt_tokens),
-        (
-            "prompt_tokens_cached",
-            old.prompt_tokens_cached,
-            new.prompt_tokens_cached,
-        ),
-        (
-            "generation_tokens",
-            old.generation_tokens,
-            new.generation_tokens,
-        ),
-        ("preemptions", old.preemptions, new.preemptions),
-    ]
-}
-
-/// Counters that went backwards; where none did, but the engine counts since a
-/// later moment, that moment.
-fn regressions_of(rank: DpRank, old: &RankSnapshot, new: &RankSnapshot) -> Vec<Regression> {
-    let found = |(counter, before, after): (&str, Option<u64>, Option<u64>)| Regression {
-        rank: rank.0,
-        counter: counter.to_owned(),
-        before,
-        after,
-    };
-    let backwards: Vec<Regression> = pairs(old, new)
-        .into_iter()
-        .filter(|(_, before, after)| matches!((before, after), (Some(b), Some(a)) if a < b))
-        .map(found)
-        .collect();
-    if backwards.is_empty() {
-        let restarted = restart(old, new).into_iter();
-        return restarted
-            .map(|(since, now)| found((COUNTING_SINCE, Some(since), Some(now))))
-            .collect();
-    }
-    backwards
-}
-
-/// A series that appears only after its first event started from 0; one that is
-/// gone cannot be subtracted.
-fn delta(old: &RankSnapshot, new: &RankSnapshot) -> RankDelta {
-    let [queries, hits, rest @ ..] =
-        pairs(old, new).map(|(_, before, after)| Some(after? - before.unwrap_or(0)));
-    let [
-        external_queries,
-        external_hits,
-        prompt_tokens,
-        prompt_tokens_cached,
-        generation_tokens,
-        preemptions,
-    ] = rest;
-    RankDelta {
-        queries: queries.unwrap_or(0),
-        hits: hits.unwrap_or(0),
-        external_queries,
-        external_hits,
-        prompt_tokens,
-        prompt_tokens_cached,
-        generation_tokens,
-        preemptions,
-    }
-}
-
-/// A sum of optional counters is absent as soon as one rank lacks it.
-fn sum(ranks: &BTreeMap<DpRank, RankDelta>) -> RankDelta {
-    let whole = |pick: fn(&RankDelta) -> Option<u64>| -> Option<u64> {
-        if ranks.is_empty() {
-            return None;
-        }
-        ranks.values().map(pick).sum()
-    };
-    RankDelta {
-        queries: ranks.values().map(|rank| rank.queries).sum(),
-        hits: ranks.values().map(|rank| rank.hits).sum(),
-        external_queries: whole(|rank| rank.external_queries),
-        external_hits: whole(|rank| rank.external_hits),
-        prompt_tokens: whole(|rank| rank.prompt_tokens),
-        prompt_tokens_cached: whole(|rank| rank.prompt_tokens_cached),
-        generation_tokens: whole(|rank| rank.generation_tokens),
-        preemptions: whole(|rank| rank.preemptions),
     }
 }
 
@@ -203,16 +107,14 @@ pub struct CounterRates {
 impl CounterRates {
     /// The rates of one delta, a rank's or the sum.
     pub fn of(delta: &RankDelta) -> Self {
-        let external = delta.external_hits.unwrap_or(0);
-        let cached = delta.prompt_tokens_cached.zip(delta.prompt_tokens);
         Self {
             local: HitLine::new(delta.queries, delta.hits),
             external_query_tokens: delta.external_queries,
             external_hit_tokens: delta.external_hits,
-            combined_hit_rate: ratio(delta.hits + external, delta.queries),
+            combined_hit_rate: delta.combined_hit_rate(),
             prompt_tokens: delta.prompt_tokens,
             prompt_tokens_cached: delta.prompt_tokens_cached,
-            prompt_cached_rate: cached.and_then(|(cached, prompt)| ratio(cached, prompt)),
+            prompt_cached_rate: delta.cached_prompt_rate(),
             generation_tokens: delta.generation_tokens,
             preemptions: delta.preemptions,
         }
@@ -222,6 +124,7 @@ impl CounterRates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::RankSnapshot;
 
     fn snapshot(ranks: &[(u64, u64)]) -> Snapshot {
         let ranks = ranks.iter().zip(0..).map(|(&(queries, hits), rank)| {
@@ -293,6 +196,18 @@ mod tests {
         };
         assert_eq!(regressions.len(), 1);
         assert_eq!((regressions[0].rank, regressions[0].after), (1, None));
+    }
+
+    #[test]
+    fn more_hits_than_queries_are_no_counters() {
+        let counters = Counters::between(&snapshot(&[(10, 0)]), &snapshot(&[(20, 11)]));
+        assert_eq!(
+            counters,
+            Counters::Unavailable(
+                "HITS_EXCEED_QUERIES: DP rank 0: hits grew by 11, more than queries (10)"
+                    .to_owned()
+            )
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::measure::{Calibration, RequestRecord};
 use crate::rng::Seed;
 use crate::scenario::CacheMode;
 use crate::stats::Percent;
+use crate::theory::{SentRequest, ServerView};
 use crate::units::{BlockSize, DpRank, GroupIndex, RunOffset};
 
 /// Everything [`analyze`](super::analyze) looks at.
@@ -79,6 +80,28 @@ pub(super) type Lane = (GroupIndex, Option<DpRank>);
 impl PlannedRow {
     pub(super) fn lane(&self) -> Lane {
         (self.group, self.dp_rank)
+    }
+
+    /// Prompt tokens as the server counts them.
+    pub(super) fn prompt_tokens(&self, view: ServerView) -> u64 {
+        view.input_tokens(self.input_tokens)
+    }
+
+    /// The request, as if it had been sent and answered.
+    pub(super) fn as_sent(&self) -> SentRequest {
+        SentRequest {
+            group: self.group,
+            rank: self.dp_rank,
+            shared_prefix_tokens: self.shared_prefix_tokens,
+            input_tokens: self.input_tokens,
+            reached_server: true,
+        }
+    }
+
+    /// The most that any cache could serve.
+    pub(super) fn potential_tokens(&self, view: ServerView) -> u64 {
+        let shared = self.shared_prefix_tokens;
+        view.hit_tokens(shared, shared, self.input_tokens)
     }
 }
 

@@ -61,10 +61,10 @@ pub use throughput::{Goodput, Throughput};
 pub use traffic::Traffic;
 pub use worth::{HitWorth, WorthFit};
 
+use crate::theory::ServerView;
 use crate::units::RunOffset;
 use account::{RowTheory, account};
 use cache_checks::{CacheScene, cache_findings};
-use executed::ServerView;
 use gaps::PooledGaps;
 use run_checks::{RunScene, run_findings};
 
@@ -155,10 +155,9 @@ pub fn analyze(inputs: &Inputs<'_>) -> Result<Analysis, AnalyzeError> {
     let rows = rows::join(inputs)?;
     let order = rows::counted_in_send_order(&rows);
     let view = ServerView {
-        mode: inputs.mode,
-        block: inputs.block.effective(),
-        prefix_tokens: inputs.server_prefix_tokens,
-        suffix_tokens: inputs.server_suffix_tokens,
+        block_size: inputs.block.effective(),
+        special_prefix_tokens: inputs.server_prefix_tokens,
+        special_suffix_tokens: inputs.server_suffix_tokens,
     };
     let theory = RowTheory::of(view, inputs, &rows);
     let traffic = Traffic::of(inputs.counters, view, &rows);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::executed::ServerView;
 use super::inputs::{Inputs, KvFacts};
 use super::rows::Row;
 use crate::stats::time_weighted_mean;
+use crate::theory::ServerView;
 use crate::units::{DpRank, GroupIndex, RunOffset};
 
 /// KV use of one rank; shares are 0..=1.
@@ -138,13 +138,13 @@ fn working_set(view: ServerView, rows: &[Row<'_>]) -> u64 {
     let mut own: BTreeMap<Option<DpRank>, u64> = BTreeMap::new();
     for row in rows {
         let planned = row.planned;
-        let blocks = view.block.whole_blocks(planned.shared_prefix_tokens);
+        let blocks = view.cached_tokens(planned.shared_prefix_tokens) / view.block_size.tokens();
         let groups = ranks.entry(planned.dp_rank).or_default();
         let longest = groups.entry(planned.group).or_default();
         *longest = (*longest).max(blocks);
-        let all = view.prompt_tokens(planned) + planned.max_tokens;
+        let all = planned.prompt_tokens(view) + planned.max_tokens;
         let largest = own.entry(planned.dp_rank).or_default();
-        *largest = (*largest).max(all.div_ceil(view.block.tokens()) - blocks);
+        *largest = (*largest).max(all.div_ceil(view.block_size.tokens()) - blocks);
     }
     ranks
         .into_iter()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::executed::{ServerView, first_token, send_order};
+use super::executed::{first_token, send_order};
 use super::inputs::Lane;
 use super::rows::Row;
 use crate::scenario::CacheMode;
@@ -12,9 +12,9 @@ use crate::units::RunOffset;
 /// Rows sent before any request that brings their prefix in had a first token,
 /// with the moment of the first that had. In warm-up mode prefixes are there
 /// from the start.
-pub(super) fn races(view: ServerView, rows: &[Row<'_>]) -> BTreeMap<usize, RunOffset> {
+pub(super) fn races(mode: CacheMode, rows: &[Row<'_>]) -> BTreeMap<usize, RunOffset> {
     let mut races = BTreeMap::new();
-    if view.mode == CacheMode::Warmup {
+    if mode == CacheMode::Warmup {
         return races;
     }
     let mut sources: BTreeMap<Lane, Sources> = BTreeMap::new();
@@ -62,7 +62,6 @@ impl Sources {
 mod tests {
     use super::*;
     use crate::analyze::fixture::{planned, rows_of, served};
-    use crate::units::BlockSize;
 
     #[test]
     fn only_a_prefix_nobody_had_finished_races() {
@@ -78,13 +77,7 @@ mod tests {
             .zip(sends)
             .map(|(row, sent)| served(row, sent, Some(0)))
             .collect();
-        let view = ServerView {
-            mode: CacheMode::Cold,
-            block: BlockSize::new(16).unwrap(),
-            prefix_tokens: 0,
-            suffix_tokens: 0,
-        };
-        let found = races(view, &rows_of(&plan, &records));
+        let found = races(CacheMode::Cold, &rows_of(&plan, &records));
         // Request 1 raced with 0. Request 3 has its 64 tokens from 0, though the
         // longer 2 is still in flight.
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [1]);

@@ -2,9 +2,10 @@
 //! plan are refused here, so that nothing behind it has to ask.
 
 use super::AnalyzeError;
-use super::executed::{ServerView, send_order};
+use super::executed::send_order;
 use super::inputs::{Inputs, PlannedRow};
 use crate::measure::{Derived, RequestRecord, StatsPhase, derive};
+use crate::theory::ServerView;
 use crate::units::RunOffset;
 
 /// One planned request and what became of it.
@@ -35,7 +36,7 @@ impl Row<'_> {
         self.derived
             .as_ref()
             .and_then(|derived| derived.prompt_tokens)
-            .unwrap_or_else(|| view.prompt_tokens(self.planned))
+            .unwrap_or_else(|| self.planned.prompt_tokens(view))
     }
 
     /// Success in the measure phase: what latencies and throughput are over.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::RowTheory;
-use super::executed::{ServerView, send_order};
+use super::executed::send_order;
 use super::gaps::PooledGaps;
 use super::inputs::{Inputs, KvFacts, Lane};
 use super::rows::Row;
@@ -15,6 +15,7 @@ use super::throughput::{in_flight, measured, span, token_stamps};
 use super::worth::point;
 use crate::measure::{Derived, RequestRecord, gaps};
 use crate::stats::{Percent, percentile, percentile_of_sorted};
+use crate::theory::ServerView;
 use crate::units::{DpRank, RunOffset, ratio};
 
 const CUMULATIVE_MAX: usize = 400;
@@ -153,7 +154,7 @@ fn cumulative(view: ServerView, rows: &[Row<'_>], theory: &RowTheory) -> Vec<Cum
     let mut points = Vec::new();
     for (place, index) in (1_u64..).zip(&order) {
         let row = &rows[*index];
-        prompt += view.prompt_tokens(row.planned);
+        prompt += row.planned.prompt_tokens(view);
         planned += theory.planned_server[*index];
         executed += theory.executed[*index].unwrap_or(0);
         if let Some(tokens) = row.cached_tokens() {

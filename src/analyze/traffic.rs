@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
-use super::executed::ServerView;
 use super::rows::Row;
 use crate::measure::{Failure, FailureKind, Outcome, RequestRecord};
+use crate::theory::ServerView;
 
 /// Prompt tokens the requests account for, against the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ impl Traffic {
         let (mut least, mut most) = (0, 0);
         if rows.iter().all(|row| row.record.is_none()) {
             // Without records the plan is all there is to go by.
-            least = rows.iter().map(|row| view.prompt_tokens(row.planned)).sum();
+            least = rows.iter().map(|row| row.planned.prompt_tokens(view)).sum();
             most = least;
         }
         for row in rows {

@@ -2,7 +2,7 @@
 //! the rates that follow. A counter never shrinks; where one did, the engine was
 //! restarted and no total is made up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -20,28 +20,34 @@ pub struct Delta {
 /// What stands for the counter where a restart shows in the time since which an
 /// engine counts, in milliseconds of Unix time, and in no counter: all of them
 /// have grown beyond where they were.
-pub const COUNTING_SINCE: &str = "counting_since_ms";
+const COUNTING_SINCE: &str = "counting_since_ms";
 
-/// A counter that was smaller after than before.
+/// A counter that cannot be subtracted: it was smaller after than before, or
+/// its rank stands in one snapshot only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Regression {
     /// The rank.
     pub rank: DpRank,
-    /// `queries`, `hits`, …; or [`COUNTING_SINCE`].
+    /// `queries`, `hits`, …; or `counting_since_ms`.
     pub counter: &'static str,
-    /// Its value before.
-    pub before: u64,
-    /// Its value after.
-    pub after: u64,
+    /// Its value before; `None` when the rank was not there.
+    pub before: Option<u64>,
+    /// Its value after; `None` when the rank is gone.
+    pub after: Option<u64>,
+}
+
+impl Regression {
+    fn is_one_sided(&self) -> bool {
+        self.before.is_none() || self.after.is_none()
+    }
 }
 
 impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "DP rank {}: {} {} -> {}",
-            self.rank, self.counter, self.before, self.after
-        )
+        let value = |value: Option<u64>| value.map_or("absent".to_owned(), |v| v.to_string());
+        let (before, after) = (value(self.before), value(self.after));
+        let Self { rank, counter, .. } = self;
+        write!(f, "DP rank {rank}: {counter} {before} -> {after}")
     }
 }
 
@@ -104,39 +110,59 @@ fn list(regressions: &[Regression]) -> String {
     texts.join("; ")
 }
 
-/// `after − before`, rank by rank.
-pub fn difference(before: &Snapshot, after: &Snapshot) -> Result<Delta, DifferenceError> {
-    let one_sided = before
+/// What two snapshots have between them, as far as it can be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gains {
+    /// The ranks whose counters can be subtracted.
+    pub sound: Delta,
+    /// What is wrong with the others.
+    pub regressions: Vec<Regression>,
+}
+
+/// `after − before`, rank by rank. Where `regressions` has an entry, nothing
+/// global follows.
+pub fn gains(before: &Snapshot, after: &Snapshot) -> Gains {
+    let mut gains = Gains::default();
+    let ranks: BTreeSet<DpRank> = before
         .ranks
         .keys()
-        .find(|rank| !after.ranks.contains_key(rank))
-        .or_else(|| {
-            after
-                .ranks
-                .keys()
-                .find(|rank| !before.ranks.contains_key(rank))
-        });
-    if let Some(rank) = one_sided {
-        return Err(DifferenceError::RanksDiffer { rank: *rank });
-    }
-    let mut sound = Delta::default();
-    let mut regressions = Vec::new();
-    for (rank, before) in &before.ranks {
-        let after = &after.ranks[rank];
+        .chain(after.ranks.keys())
+        .copied()
+        .collect();
+    for rank in ranks {
+        let (old, new) = (before.ranks.get(&rank), after.ranks.get(&rank));
+        let (Some(old), Some(new)) = (old, new) else {
+            gains.regressions.push(Regression {
+                rank,
+                counter: "queries",
+                before: old.map(|old| old.queries),
+                after: new.map(|new| new.queries),
+            });
+            continue;
+        };
         let mut lost = Vec::new();
-        let delta = rank_difference(*rank, before, after, &mut lost);
-        if let Some((since, now)) = restart(before, after).filter(|_| lost.is_empty()) {
+        let delta = rank_difference(rank, old, new, &mut lost);
+        if let Some((since, now)) = restart(old, new).filter(|_| lost.is_empty()) {
             lost.push(Regression {
-                rank: *rank,
+                rank,
                 counter: COUNTING_SINCE,
-                before: since,
-                after: now,
+                before: Some(since),
+                after: Some(now),
             });
         }
         if lost.is_empty() {
-            sound.ranks.insert(*rank, delta);
+            gains.sound.ranks.insert(rank, delta);
         }
-        regressions.append(&mut lost);
+        gains.regressions.append(&mut lost);
+    }
+    gains
+}
+
+/// `after − before` of every rank, or why there is none.
+pub fn difference(before: &Snapshot, after: &Snapshot) -> Result<Delta, DifferenceError> {
+    let Gains { sound, regressions } = gains(before, after);
+    if let Some(one) = regressions.iter().find(|one| one.is_one_sided()) {
+        return Err(DifferenceError::RanksDiffer { rank: one.rank });
     }
     if !regressions.is_empty() {
         return Err(DifferenceError::CounterRegressed {
@@ -144,19 +170,13 @@ pub fn difference(before: &Snapshot, after: &Snapshot) -> Result<Delta, Differen
             partial: sound,
         });
     }
-    match sound.ranks.iter().find(|(_, one)| one.hits > one.queries) {
-        Some((rank, one)) => Err(DifferenceError::HitsExceedQueries {
-            rank: *rank,
-            queries: one.queries,
-            hits: one.hits,
-        }),
-        None => Ok(sound),
-    }
+    sound.check()?;
+    Ok(sound)
 }
 
 /// When the counters began, before and after, where that differs: the engine
 /// was restarted in between.
-pub fn restart(before: &RankSnapshot, after: &RankSnapshot) -> Option<(u64, u64)> {
+fn restart(before: &RankSnapshot, after: &RankSnapshot) -> Option<(u64, u64)> {
     let pair = before.counting_since_ms.zip(after.counting_since_ms)?;
     (pair.0 != pair.1).then_some(pair)
 }
@@ -172,8 +192,8 @@ fn rank_difference(
             lost.push(Regression {
                 rank,
                 counter,
-                before,
-                after,
+                before: Some(before),
+                after: Some(after),
             });
             0
         })
@@ -209,22 +229,39 @@ fn rank_difference(
 }
 
 impl Delta {
-    /// The sum over the ranks. An optional counter is `None` unless every rank
-    /// has it.
+    /// The sum over the ranks.
     pub fn total(&self) -> RankDelta {
-        let optional = |pick: fn(&RankDelta) -> Option<u64>| -> Option<u64> {
-            if self.ranks.is_empty() {
+        RankDelta::sum(&self.ranks)
+    }
+
+    /// Refuses a window in which more was found than looked up.
+    pub fn check(&self) -> Result<(), DifferenceError> {
+        match self.ranks.iter().find(|(_, one)| one.hits > one.queries) {
+            Some((rank, one)) => Err(DifferenceError::HitsExceedQueries {
+                rank: *rank,
+                queries: one.queries,
+                hits: one.hits,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RankDelta {
+    /// The sum over `ranks`. An optional counter is `None` unless every rank
+    /// has it.
+    pub fn sum(ranks: &BTreeMap<DpRank, Self>) -> Self {
+        let optional = |pick: fn(&Self) -> Option<u64>| -> Option<u64> {
+            if ranks.is_empty() {
                 return None;
             }
-            self.ranks
+            ranks
                 .values()
                 .map(pick)
                 .try_fold(0_u64, |sum, one| Some(sum.saturating_add(one?)))
         };
-        let sum = |pick: fn(&RankDelta) -> u64| {
-            self.ranks.values().map(pick).fold(0, u64::saturating_add)
-        };
-        RankDelta {
+        let sum = |pick: fn(&Self) -> u64| ranks.values().map(pick).fold(0, u64::saturating_add);
+        Self {
             queries: sum(|one| one.queries),
             hits: sum(|one| one.hits),
             external_queries: optional(|one| one.external_queries),
@@ -235,9 +272,7 @@ impl Delta {
             preemptions: optional(|one| one.preemptions),
         }
     }
-}
 
-impl RankDelta {
     /// Local hit rate, hits / queries, 0..=1; `None` without queries.
     pub fn hit_rate(&self) -> Option<f64> {
         ratio(self.hits, self.queries)

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use adapter::EngineChoice;
 pub use agreement::{CounterFinding, agreement};
-pub use delta::{COUNTING_SINCE, Delta, DifferenceError, Regression, difference, restart};
+pub use delta::{Delta, DifferenceError, Gains, Regression, difference, gains};
 pub use error::MetricsError;
 pub use exposition::{Line, LineError, Sample, lines};
 

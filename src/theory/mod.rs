@@ -9,11 +9,9 @@
 //! ([`play_in_view`], [`replay`]; what a BOS in front does to blocks and
 //! lengths stands at [`ServerView`]).
 //!
-//! What a perfect cache leaves out stands beside it: [`replay_in_pool`] for a
-//! pool of limited size, [`overlap_interval`] for requests that overlap.
+//! What a perfect cache leaves out, a pool of limited size and requests that
+//! overlap, stands in `analyze`, which knows when each request was sent.
 
-mod overlap;
-mod pool;
 mod replay;
 mod view;
 
@@ -23,11 +21,7 @@ use crate::plan::Plan;
 use crate::scenario::CacheMode;
 use crate::units::{DpRank, GroupIndex, ratio};
 
-pub use overlap::{Overlap, OverlapInterval, overlap_interval};
-pub use pool::{
-    Pool, PoolTheory, PooledRequest, planned_requests, replay_in_pool, warmup_requests,
-};
-pub use replay::{SentRequest, replay};
+pub use replay::{SentRequest, Watermarks, replay};
 pub use view::ServerView;
 
 /// What the theory says of one request, in tokens.
@@ -77,6 +71,11 @@ pub struct Theory {
 }
 
 impl Theory {
+    /// Tokens served from the cache, request by request.
+    pub fn hit_tokens(&self) -> impl Iterator<Item = u64> {
+        self.requests.iter().map(|request| request.hit_tokens)
+    }
+
     fn account(
         &mut self,
         group: GroupIndex,

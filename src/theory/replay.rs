@@ -37,6 +37,67 @@ impl SentRequest {
             reached_server: true,
         }
     }
+
+    const fn lane(&self) -> (GroupIndex, Option<DpRank>) {
+        (self.group, self.rank)
+    }
+}
+
+/// How much of each group's prefix each cache holds: the longest that was
+/// brought in, by lane.
+///
+/// In warm-up mode every rank has been warmed alike, and nothing longer comes
+/// later; in cold mode a lane begins with nothing.
+#[derive(Clone, Debug)]
+pub struct Watermarks<'a> {
+    mode: CacheMode,
+    warm: &'a BTreeMap<GroupIndex, u64>,
+    /// Absent where nothing was sent.
+    lanes: BTreeMap<(GroupIndex, Option<DpRank>), u64>,
+}
+
+impl<'a> Watermarks<'a> {
+    /// Before the first request. `warm` holds what the warm-up brought into
+    /// every rank, in tokens a group; in cold mode it is not looked at.
+    pub const fn new(mode: CacheMode, warm: &'a BTreeMap<GroupIndex, u64>) -> Self {
+        Self {
+            mode,
+            warm,
+            lanes: BTreeMap::new(),
+        }
+    }
+
+    /// Longest prefix that `request` can meet; `None` where its lane has seen
+    /// no prompt at all.
+    pub fn before(&self, request: &SentRequest) -> Option<u64> {
+        match self.mode {
+            CacheMode::Cold => self.lanes.get(&request.lane()).copied(),
+            CacheMode::Warmup => self.warm.get(&request.group).copied(),
+        }
+    }
+
+    /// `request` has been computed.
+    pub fn bring_in(&mut self, request: &SentRequest) {
+        let longest = self.lanes.entry(request.lane()).or_default();
+        *longest = (*longest).max(request.shared_prefix_tokens);
+    }
+
+    /// Tokens that `request` is served, in the server's view.
+    pub fn hit_tokens(&self, request: &SentRequest, view: &ServerView) -> u64 {
+        let SentRequest {
+            shared_prefix_tokens,
+            input_tokens,
+            ..
+        } = *request;
+        self.before(request).map_or(0, |watermark| {
+            view.hit_tokens(shared_prefix_tokens, watermark, input_tokens)
+        })
+    }
+
+    fn cached_tokens(&self, request: &SentRequest, view: &ServerView) -> u64 {
+        self.before(request)
+            .map_or(0, |watermark| view.cached_tokens(watermark))
+    }
 }
 
 /// Plays `sent`, in real send order within each lane, as the server sees it.
@@ -54,37 +115,24 @@ pub fn replay(
         requests: Vec::with_capacity(sent.len()),
         ..Theory::default()
     };
-    // Longest prefix sent in each lane; absent where nothing was.
-    let mut watermarks: BTreeMap<(GroupIndex, Option<DpRank>), u64> = BTreeMap::new();
+    let mut watermarks = Watermarks::new(mode, warm);
     for request in sent {
-        let lane = (request.group, request.rank);
-        let before = match mode {
-            CacheMode::Cold => watermarks.get(&lane).copied(),
-            CacheMode::Warmup => warm.get(&request.group).copied(),
-        };
-        let cached = |watermark: Option<u64>| watermark.map_or(0, |w| view.cached_tokens(w));
+        let watermark_before = watermarks.cached_tokens(request, view);
         if !request.reached_server {
             theory.requests.push(RequestTheory {
-                watermark_before: cached(before),
+                watermark_before,
                 hit_tokens: 0,
-                watermark_after: cached(before),
+                watermark_after: watermark_before,
             });
             continue;
         }
-        let shared = request.shared_prefix_tokens;
-        let after = match mode {
-            CacheMode::Cold => before.unwrap_or(0).max(shared),
-            CacheMode::Warmup => before.unwrap_or(0),
-        };
-        let hit_tokens = before.map_or(0, |watermark| {
-            view.hit_tokens(shared, watermark, request.input_tokens)
-        });
+        let hit_tokens = watermarks.hit_tokens(request, view);
+        watermarks.bring_in(request);
         let entry = RequestTheory {
-            watermark_before: cached(before),
+            watermark_before,
             hit_tokens,
-            watermark_after: cached(Some(after)),
+            watermark_after: watermarks.cached_tokens(request, view),
         };
-        watermarks.insert(lane, after);
         let input_tokens = view.input_tokens(request.input_tokens);
         theory.account(request.group, request.rank, input_tokens, entry);
     }

@@ -86,5 +86,6 @@ mod tests {
         // With a BOS the prompt of 64 is one of 65.
         assert_eq!(bos().hit_tokens(64, 64, 64), 64);
         assert_eq!(plain.findable_tokens(0), 0);
+        assert_eq!(plain.hit_tokens(100, 100, 500), 96);
     }
 }

@@ -245,6 +245,9 @@ fn failure(sequence: &Sequence<'_>, told: &Told, counters: &Counters) -> Option<
                 .hint("an engine was restarted: repeat the run"),
         );
     }
+    if let Counters::Unavailable(reason) = counters {
+        return Some(Failure::world("COUNTERS_UNAVAILABLE", reason.clone()));
+    }
     let succeeded = outcome
         .records
         .iter()

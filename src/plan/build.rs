@@ -66,7 +66,7 @@ fn positions(scenario: &Scenario) -> Result<Positions, PlanError> {
     }
     let all = LengthScope::All;
     let mut positions = Positions {
-        groups: groups::deal(&scenario.prefix_cache.groups, count, seed)?,
+        groups: groups::deal(&scenario.prefix_cache.groups, count, seed),
         input_tokens: input_lengths(&scenario.requests.input_length, all, count, seed)?,
         output_tokens: output_lengths(&scenario.requests.output_length, all, count, seed)?,
         input_scopes: vec![all; count],

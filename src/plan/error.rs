@@ -36,20 +36,6 @@ pub enum PlanError {
         /// `prefix_cache.minimum_non_shared_length`.
         minimum_tokens: u64,
     },
-    /// As many weights as groups are needed.
-    #[error("`prefix_cache.groups.assignment.weights` has {weights} weights for {groups} groups")]
-    WeightCount {
-        /// In the list.
-        weights: usize,
-        /// `prefix_cache.groups.count`.
-        groups: usize,
-    },
-    /// Weights must be finite, not negative and not all zero.
-    #[error(
-        "`prefix_cache.groups.assignment.weights` must be finite numbers from 0 on, one of them \
-         above 0"
-    )]
-    WeightsUnusable,
     /// More requests than the tool holds.
     #[error("`requests.count` is {count}, more than {REQUEST_COUNT_MAX}")]
     TooManyRequests {
@@ -67,8 +53,6 @@ impl PlanError {
         match self {
             Self::LengthCount { .. } => "LENGTH_COUNT_MISMATCH",
             Self::PromptTooShort { .. } => "PROMPT_TOO_SHORT",
-            Self::WeightCount { .. } => "WEIGHT_COUNT_MISMATCH",
-            Self::WeightsUnusable => "WEIGHTS_UNUSABLE",
             Self::TooManyRequests { .. } => "TOO_MANY_REQUESTS",
             Self::Solver(error) => error.code(),
         }

@@ -59,9 +59,10 @@ impl Groups {
 }
 
 impl Assignment {
-    /// How many of `requests` each of `groups` groups gets: shares by largest
-    /// remainder, ties to the lower index. The arithmetic is the reference's
-    /// (double precision), so the counts are too.
+    /// How many of `requests` each of `groups` groups gets: its quota rounded
+    /// down, and what is left goes to the largest fractions, ties to the lower
+    /// index. The arithmetic is the reference's (double precision), so the
+    /// counts are too. Weights are one a group, at least one of them above 0.
     pub fn request_counts(&self, requests: usize, groups: u32) -> Vec<usize> {
         let weights: Vec<f64> = match self {
             Self::Uniform => vec![1.0; groups as usize],
@@ -70,30 +71,29 @@ impl Assignment {
                 .collect(),
             Self::Weights(weights) => weights.clone(),
         };
-        let total: f64 = weights.iter().sum();
-        let shares: Vec<f64> = weights
+        // Only weights near the end of the range need scaling; elsewhere it
+        // would change the last digit of a quota.
+        let largest = weights.iter().copied().fold(0.0, f64::max);
+        let scale = match largest {
+            1e-250..=1e250 => 1.0,
+            extreme => extreme,
+        };
+        let total: f64 = weights.iter().map(|weight| weight / scale).sum();
+        let quotas: Vec<f64> = weights
             .iter()
-            .map(|weight| requests as f64 * weight / total)
+            .map(|weight| requests as f64 * (weight / scale) / total)
             .collect();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share is between 0 and the number of requests"
+            reason = "a quota is in 0..=requests, and rounding down is meant"
         )]
-        let mut counts: Vec<usize> = shares.iter().map(|share| share.floor() as usize).collect();
+        let mut counts: Vec<usize> = quotas.iter().map(|quota| *quota as usize).collect();
+        let dealt: usize = counts.iter().sum();
         let mut order: Vec<usize> = (0..counts.len()).collect();
-        order.sort_by(|&left, &right| {
-            let fraction = |index: usize| shares[index] - shares[index].floor();
-            fraction(right)
-                .total_cmp(&fraction(left))
-                .then(left.cmp(&right))
-        });
-        let given: usize = counts.iter().sum();
-        for index in order
-            .into_iter()
-            .cycle()
-            .take(requests.saturating_sub(given))
-        {
+        let fraction = |index: usize| quotas[index] - quotas[index].floor();
+        order.sort_by(|&a, &b| fraction(b).total_cmp(&fraction(a)).then(a.cmp(&b)));
+        for &index in order.iter().cycle().take(requests.saturating_sub(dealt)) {
             counts[index] += 1;
         }
         counts

@@ -230,6 +230,11 @@ fn requests_are_dealt_by_largest_remainder() {
     assert_eq!(uniform(10, 3), [4, 3, 3]);
     assert_eq!(uniform(4, 9), [1, 1, 1, 1, 0, 0, 0, 0, 0]);
     assert_eq!(weights(&[0.0, 2.0], 3), [0, 3]);
+    // Weights at the ends of the range still deal everything.
+    assert_eq!(weights(&[f64::MAX, f64::MAX], 5), [3, 2]);
+    assert_eq!(weights(&[5e-324, 5e-324], 4), [2, 2]);
+    assert_eq!(weights(&[0.0, 1e-300, 0.0], 4), [0, 4, 0]);
+    assert_eq!(zipf(1e9, 4, 2), [4, 0]);
     // What the reference dealt.
     assert_eq!(uniform(3, 5), [1, 1, 1, 0, 0]);
     assert_eq!(uniform(100, 3), [34, 33, 33]);

@@ -223,7 +223,7 @@ codes! {
     /// The server does not report cached tokens.
     CachedTokensUnavailable = "CACHED_TOKENS_UNAVAILABLE", Note,
         "start vLLM with `--enable-prompt-tokens-details` to account for each request";
-    /// Hits did not shorten the time to the first token.
+    /// Hits cannot shorten the time to the first token.
     HitWithoutBenefit = "HIT_WITHOUT_BENEFIT", Note,
         "queueing or other costs dominate the first token; lower the load to see the saving";
     /// Some KV samples are missing.

@@ -11,7 +11,7 @@ use super::rows::Row;
 use super::throughput::in_flight;
 use super::worth::HitWorth;
 use crate::measure::{Derived, RequestRecord};
-use crate::stats::{Percent, percentile};
+use crate::stats::{INDICATIVE_BELOW, Percent, percentile};
 
 /// Below this many successes even a median is doubtful.
 const SAMPLES_HARDLY: u64 = 30;
@@ -279,14 +279,18 @@ fn not_streamed(rows: &[Row<'_>]) -> Option<Finding> {
 
 fn no_benefit(worth: &HitWorth) -> Option<Finding> {
     let fit = worth.fit?;
-    (worth.ttft_hit_ms.count > 0 && !fit.benefit).then(|| {
+    let share = fit.prompt_share?;
+    // Intervals of few points are too narrow to show that there is nothing.
+    let enough = worth.points >= INDICATIVE_BELOW as u64;
+    (enough && worth.ttft_hit_ms.count > 0 && fit.shows_no_benefit()).then(|| {
         Finding::new(
             Code::HitWithoutBenefit,
             format!(
-                "hits did not shorten TTFT: {:+.1} ms per 1,000 uncached tokens, R² {:.2}",
-                fit.ms_per_1000_uncached_tokens, fit.r_squared
+                "hits cannot shorten TTFT: computing a whole prompt is at most {:.1} % of it",
+                share.high.max(0.0) * 100.0
             ),
         )
+        .with("prompt_share_high", share.high)
         .with(
             "ms_per_1000_uncached_tokens",
             fit.ms_per_1000_uncached_tokens,

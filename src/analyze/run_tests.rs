@@ -6,6 +6,7 @@ use crate::engine::RankDelta;
 use crate::measure::sample::at;
 use crate::measure::{Attempt, Failure, FailureKind, StatsPhase};
 use crate::scenario::CacheMode;
+use crate::units::RunOffset;
 
 /// `count` requests without lanes or hits, 100 ms apart.
 fn plain(count: u32) -> Run {
@@ -198,4 +199,27 @@ fn the_document_reads_back_and_has_a_schema() {
     assert_eq!(serde_json::from_str::<Analysis>(&text).unwrap(), analysis);
     let schema = schemars::schema_for!(Analysis);
     assert!(schema.as_value()["properties"]["findings"].is_object());
+}
+
+#[test]
+fn hits_without_benefit_are_said_only_where_that_is_shown() {
+    // A hit for every second request; TTFT is 50 ms, whatever was cached.
+    let run = |count: u32| {
+        let plan: Vec<_> = (0..count).map(|index| planned(index, 1_024, 512)).collect();
+        let cached: Vec<_> = (0..u64::from(count))
+            .map(|index| Some(index % 2 * 512))
+            .collect();
+        Run::served(plan, &cached)
+    };
+    let says = |run: &Run| run.codes().contains(&Code::HitWithoutBenefit);
+    assert!(says(&run(100)));
+    assert!(!says(&run(99)), "too few to show that there is nothing");
+    // Half a prompt costs as much as all the rest.
+    let mut costly = run(100);
+    for record in costly.records.iter_mut().step_by(2) {
+        for stamp in &mut record.content_ns {
+            *stamp = RunOffset(stamp.0 + 50_000_000);
+        }
+    }
+    assert!(!says(&costly));
 }

@@ -13,6 +13,10 @@ use crate::stats::{
 /// Fewer requests than this fit no line worth stating.
 const POINTS_MIN: usize = 10;
 
+/// Where computing a whole prompt takes less than this share of TTFT, no hit
+/// can shorten it much.
+const PROMPT_SHARE_NEGLIGIBLE: f64 = 0.1;
+
 /// TTFT against uncached prompt tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HitWorth {
@@ -41,8 +45,21 @@ pub struct WorthFit {
     pub theoretical_saving_ms: f64,
     /// Slope × tokens really served, mean over requests, ms.
     pub realized_saving_ms: f64,
-    /// The slope's interval lies above 0: hits shorten the first token.
+    /// The slope's interval lies above 0: hits are seen to shorten the first
+    /// token. Otherwise nothing is shown, neither that they do nor that they do
+    /// not.
     pub benefit: bool,
+    /// Slope × mean prompt tokens / mean TTFT: the share of the time to the
+    /// first token that computing a whole prompt takes; its 95 % interval.
+    pub prompt_share: Option<Interval>,
+}
+
+impl WorthFit {
+    /// Whether it is shown that hits can save next to nothing.
+    pub(super) fn shows_no_benefit(&self) -> bool {
+        self.prompt_share
+            .is_some_and(|share| share.high < PROMPT_SHARE_NEGLIGIBLE)
+    }
 }
 
 /// `order` holds the rows that count, in send order; `executed` is aligned with
@@ -56,7 +73,7 @@ pub(super) fn worth(
 ) -> HitWorth {
     let mut points = Vec::new();
     let (mut hit, mut miss) = (Vec::new(), Vec::new());
-    let (mut cached_sum, mut executed_sum) = (0.0, 0.0);
+    let mut sums = Sums::default();
     for &index in order {
         let Some(point) = point(&rows[index]) else {
             continue;
@@ -67,20 +84,30 @@ pub(super) fn worth(
             &mut miss
         };
         kind.push(point.ttft_ms);
-        cached_sum += point.cached as f64;
-        executed_sum += executed[index].unwrap_or(0) as f64;
+        sums.cached += point.cached as f64;
+        sums.executed += executed[index].unwrap_or(0) as f64;
+        sums.prompt += (point.cached + point.uncached) as f64;
+        sums.ttft_ms += point.ttft_ms;
         points.push(slope_sums(point.uncached as f64, point.ttft_ms));
     }
-    let count = points.len() as f64;
     HitWorth {
         points: points.len() as u64,
         ttft_hit_ms: summarize(&hit, extra),
         ttft_miss_ms: summarize(&miss, extra),
-        fit: fit(&points, cached_sum / count, executed_sum / count, seed),
+        fit: fit(&points, &sums, seed),
     }
 }
 
-fn fit(points: &[[f64; 6]], cached: f64, executed: f64, seed: &Seed) -> Option<WorthFit> {
+/// Sums over the points: tokens and milliseconds.
+#[derive(Default)]
+struct Sums {
+    cached: f64,
+    executed: f64,
+    prompt: f64,
+    ttft_ms: f64,
+}
+
+fn fit(points: &[[f64; 6]], all: &Sums, seed: &Seed) -> Option<WorthFit> {
     if points.len() < POINTS_MIN {
         return None;
     }
@@ -93,14 +120,23 @@ fn fit(points: &[[f64; 6]], cached: f64, executed: f64, seed: &Seed) -> Option<W
     let line = line_of_sums(sums)?;
     let slope = |sums| line_of_sums(sums).map(|line| line.slope * 1e3);
     let interval = sums_interval(points, slope, &mut seed.stream("bootstrap/worth"));
+    let count = points.len() as f64;
+    let share = |slope: f64| slope / 1e3 * all.prompt / all.ttft_ms;
+    let prompt_share = interval
+        .filter(|_| all.ttft_ms > 0.0)
+        .map(|slope| Interval {
+            low: share(slope.low),
+            high: share(slope.high),
+        });
     Some(WorthFit {
         ms_per_1000_uncached_tokens: line.slope * 1e3,
         interval,
         intercept_ms: line.intercept,
         r_squared: line.r_squared,
-        theoretical_saving_ms: line.slope * executed,
-        realized_saving_ms: line.slope * cached,
+        theoretical_saving_ms: line.slope * all.executed / count,
+        realized_saving_ms: line.slope * all.cached / count,
         benefit: interval.is_some_and(|interval| interval.low > 0.0),
+        prompt_share,
     })
 }
 
@@ -165,9 +201,28 @@ mod tests {
     }
 
     #[test]
-    fn queueing_hides_the_benefit() {
-        let fit = of(0.0, 400.0).fit.unwrap();
-        assert!(!fit.benefit && fit.r_squared < 0.05, "{fit:?}");
+    fn noise_shows_neither_a_benefit_nor_that_there_is_none() {
+        // A slope that noise hides: the standard error of the slope is
+        // 400 / √12 / (286 · √200) = 0.029 ms a token, 29 ms for 1,000.
+        for ms in [0.0, 10.0] {
+            let fit = of(ms, 400.0).fit.unwrap();
+            assert!(!fit.benefit && fit.r_squared < 0.05, "{fit:?}");
+            assert!(!fit.shows_no_benefit(), "{fit:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_token_that_does_not_wait_for_the_prompt_shows_no_benefit() {
+        // The same time for every prompt, and one with 10 ms of noise on it:
+        // 1.96 · 0.7 ms for 1,000 tokens of 25 ms.
+        for noise in [0.0, 10.0] {
+            let fit = of(0.0, noise).fit.unwrap();
+            assert!(!fit.benefit && fit.shows_no_benefit(), "{fit:?}");
+        }
+        // 51.2 ms for a whole prompt, where the average is 20 + 32.
+        let fit = of(50.0, 0.0).fit.unwrap();
+        assert!(fit.benefit && !fit.shows_no_benefit());
+        assert!((fit.prompt_share.unwrap().low - 51.2 / 52.0).abs() < 1e-6);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::kvcache::{Lease, PrefixCache, chain, lookup_blocks};
+use crate::kvcache::{Lease, PrefixCache, chain};
 use crate::units::BlockSize;
 
 /// A pool as a list of blocks; the free ones stand in their order of use.
@@ -120,7 +120,7 @@ proptest! {
             match step {
                 Step::Start(ids) => {
                     let hashes = chain(size, None, &ids);
-                    let most = usize::try_from(lookup_blocks(size, ids.len() as u64)).unwrap();
+                    let most = usize::try_from(size.findable_tokens(ids.len() as u64) / size.tokens()).unwrap();
                     let hits = pool.find(&hashes[..most]);
                     let found = plain.find(&ids, most);
                     prop_assert_eq!(hits, found.len());

@@ -111,7 +111,7 @@ impl PrefixCache {
     }
 
     /// How many of `hashes`, from the first on, are in the pool. The caller
-    /// limits the slice to what it may reuse ([`super::lookup_blocks`]).
+    /// limits the slice to what it may reuse ([`BlockSize::findable_tokens`]).
     pub fn find(&self, hashes: &[BlockHash]) -> usize {
         hashes
             .iter()
@@ -249,7 +249,7 @@ impl PrefixCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kvcache::{chain, lookup_blocks};
+    use crate::kvcache::chain;
 
     fn tokens(from: u32, count: u32) -> Vec<u32> {
         (from..from + count).collect()
@@ -259,7 +259,8 @@ mod tests {
     fn send(cache: &mut PrefixCache, ids: &[u32]) -> u64 {
         let block = cache.block();
         let hashes = chain(block, None, ids);
-        let most = usize::try_from(lookup_blocks(block, ids.len() as u64)).unwrap();
+        let most =
+            usize::try_from(block.findable_tokens(ids.len() as u64) / block.tokens()).unwrap();
         let hits = cache.find(&hashes[..most.min(hashes.len())]);
         let blocks = ids.len().div_ceil(usize::try_from(block.tokens()).unwrap());
         let mut lease = cache.admit(&hashes[..hits], blocks).unwrap();

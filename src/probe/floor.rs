@@ -23,12 +23,6 @@ pub fn first_reuse_floor(previous_tokens: u64, block: BlockSize, retention_token
     }
 }
 
-/// What a full replay of one prompt of `tokens` reuses: `((n − 1) div B) · B`,
-/// since the last token is always computed anew.
-pub fn replay_reuse(tokens: u64, block: BlockSize) -> u64 {
-    block.floor(tokens.saturating_sub(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,21 +62,5 @@ mod tests {
         assert_eq!(first_reuse_floor(20_000, block(2_176), 13_056), 13_056);
         assert_eq!(first_reuse_floor(45_001, block(128), 128), 44_800);
         assert_eq!(first_reuse_floor(3_040, block(480), 0), 2_400);
-    }
-
-    #[test]
-    fn a_replay_computes_the_last_token_anew() {
-        let known = [
-            (1_024, 1_024, 0),
-            (1_024, 1_025, 1_024),
-            (1_024, 2_047, 1_024),
-            (1_024, 4_096, 3_072),
-            (16, 1_024, 1_008),
-            (16, 1_025, 1_024),
-        ];
-        for (size, tokens, reused) in known {
-            assert_eq!(replay_reuse(tokens, block(size)), reused, "{size} {tokens}");
-        }
-        assert_eq!(replay_reuse(0, block(16)), 0);
     }
 }

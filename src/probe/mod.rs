@@ -27,7 +27,7 @@ pub use design::{
     ANSWER_TOKENS_MAX, Design, DesignError, Doses, SIZE_TOKENS_MIN, TURN_GROWTH_TOKENS, dose_limit,
 };
 pub use document::{Document, DocumentWriter, pass_phrase};
-pub use floor::{first_reuse_floor, next_turn_floor, replay_reuse};
+pub use floor::{first_reuse_floor, next_turn_floor};
 pub use knee::{Knee, KneeSearch, PoolShare};
 pub use notes::{describe, why_nothing};
 pub use record::{

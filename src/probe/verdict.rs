@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::block::{BlockDecision, BlockSource, larger_block_that_explains};
-use super::floor::next_turn_floor;
+use super::floor::{first_reuse_floor, next_turn_floor};
 use crate::units::BlockSize;
 
 /// Verdict of one conversation turn.
@@ -106,13 +106,12 @@ impl Judge {
     /// Without a block: 90 % of them, rounded up. The first reuse is rounded
     /// down to the retention interval.
     pub fn floor(&self, round: u32, previous_tokens: u64) -> u64 {
-        let plain = match self.block.block {
+        match self.block.block {
             None => (previous_tokens * 9).div_ceil(10),
+            Some(block) if round == 2 => {
+                first_reuse_floor(previous_tokens, block, self.retention_tokens)
+            }
             Some(block) => next_turn_floor(previous_tokens, block),
-        };
-        match (round, self.retention_tokens) {
-            (2, 1..) => plain / self.retention_tokens * self.retention_tokens,
-            _ => plain,
         }
     }
 

@@ -9,12 +9,6 @@ use serde::Serialize;
 
 use crate::units::BlockSize;
 
-/// Tokens that a replay of a prompt of `tokens` finds in a cache that holds all
-/// of it.
-pub fn replay_hit(tokens: u64, block: BlockSize) -> u64 {
-    block.floor(tokens.saturating_sub(1))
-}
-
 /// One look at a cache that holds the whole prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Replay {
@@ -34,7 +28,7 @@ impl Replay {
     /// Whether a server with this block gives back just that.
     fn fits(&self, block: BlockSize, last_block_withheld: bool) -> bool {
         if !last_block_withheld {
-            return replay_hit(self.prompt_tokens, block) == self.cached_tokens;
+            return block.findable_tokens(self.prompt_tokens) == self.cached_tokens;
         }
         [self.prompt_tokens, self.prompt_tokens.saturating_sub(1)]
             .map(|tokens| block.floor(tokens).saturating_sub(block.tokens()))
@@ -116,7 +110,7 @@ impl MeasuredBlock {
         let findable = self
             .replays
             .iter()
-            .any(|replay| replay_hit(replay.prompt_tokens, block) > 0);
+            .any(|replay| block.findable_tokens(replay.prompt_tokens) > 0);
         (found || findable).then(|| {
             let withheld = self.last_block_withheld;
             self.replays.iter().all(|one| one.fits(block, withheld))
@@ -157,20 +151,6 @@ mod tests {
             cached_tokens,
         };
         MeasuredBlock::of(pairs.iter().map(replay).collect())
-    }
-
-    /// vllm-project/vllm-ascend#7965; the block 32 row was seen on vLLM 0.32.0.
-    #[test]
-    fn a_replay_loses_the_block_of_its_last_token() {
-        for (block_tokens, pairs) in [
-            (1024, [(1024, 0), (1025, 1024), (2047, 1024), (4096, 3072)]),
-            (16, [(1024, 1008), (1025, 1024), (1, 0), (0, 0)]),
-            (32, [(32, 0), (33, 32), (129, 128), (1024, 992)]),
-        ] {
-            for (tokens, hit) in pairs {
-                assert_eq!(replay_hit(tokens, block(block_tokens)), hit);
-            }
-        }
     }
 
     /// vllm-project/vllm-ascend#13750: 128 configured, 1024 in use.
@@ -220,7 +200,7 @@ mod tests {
         ) {
             let replay = |&prompt_tokens: &u64| Replay {
                 prompt_tokens,
-                cached_tokens: replay_hit(prompt_tokens, block(tokens)),
+                cached_tokens: block(tokens).findable_tokens(prompt_tokens),
             };
             let found = MeasuredBlock::of(prompts.iter().map(replay).collect());
             if found.replays.iter().any(|replay| replay.cached_tokens > 0) {

@@ -35,7 +35,7 @@ pub mod target;
 pub mod wire;
 
 pub use answer::{ERROR_CHARS_MAX, ServedModel, bounded, error_words, models_of, usage_of};
-pub use block_size::{MeasuredBlock, Replay, replay_hit};
+pub use block_size::{MeasuredBlock, Replay};
 pub use control::{ANSWER_BYTES_MAX, ControlClient, METRICS_BYTES_MAX, RANK_HEADER};
 pub use control_error::ControlError;
 pub use credential::{ApiKey, Redactor, shown_url};

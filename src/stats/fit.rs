@@ -45,20 +45,20 @@ pub fn line_of_sums([count, x, y, xx, xy, yy]: [f64; 6]) -> Option<Line> {
     })
 }
 
-/// The least-squares line through `points`; `None` when x does not vary.
-pub fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
-    let mut sums = [0.0; 6];
-    for &(x, y) in points {
-        for (sum, term) in sums.iter_mut().zip(slope_sums(x, y)) {
-            *sum += term;
-        }
-    }
-    line_of_sums(sums)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The least-squares line through `points`; `None` when x does not vary.
+    fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
+        let mut sums = [0.0; 6];
+        for &(x, y) in points {
+            for (sum, term) in sums.iter_mut().zip(slope_sums(x, y)) {
+                *sum += term;
+            }
+        }
+        line_of_sums(sums)
+    }
 
     #[test]
     fn a_line_is_found_where_there_is_one() {

@@ -6,8 +6,6 @@
 
 use std::ops::RangeInclusive;
 
-use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
-
 use super::summary::{Percent, Summary, interpolate};
 
 /// Smallest difference that is kept apart.
@@ -25,17 +23,6 @@ pub struct Histogram {
     /// Sum of squares in µs², so that 10⁹ hours fit.
     squares: f64,
     range: Option<(u64, u64)>,
-}
-
-/// A histogram that could not be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum HistogramError {
-    /// It could not be encoded.
-    #[error("cannot encode a histogram: {0}")]
-    Encode(String),
-    /// The bytes are no histogram.
-    #[error("cannot decode a histogram: {0}")]
-    Decode(String),
 }
 
 impl Default for Histogram {
@@ -134,29 +121,6 @@ impl Histogram {
             ..Summary::default()
         }
         .with_percentiles(extra, |percent| ranks.at(percent))
-    }
-
-    /// The V2 encoding, not compressed (compression takes milliseconds).
-    pub fn to_v2(&self) -> Result<Vec<u8>, HistogramError> {
-        let mut bytes = Vec::new();
-        V2Serializer::new()
-            .serialize(&self.counts, &mut bytes)
-            .map_err(|error| HistogramError::Encode(error.to_string()))?;
-        Ok(bytes)
-    }
-
-    /// Reads V2, plain or compressed. The encoding holds counts alone: sum and
-    /// range are then known to the histogram's resolution.
-    pub fn from_v2(bytes: &[u8]) -> Result<Self, HistogramError> {
-        let mut counts: hdrhistogram::Histogram<u64> = Deserializer::new()
-            .deserialize(&mut &bytes[..])
-            .map_err(|error| HistogramError::Decode(error.to_string()))?;
-        counts.auto(true);
-        let mut read = Self::around(counts);
-        for (nanos, count) in read.buckets() {
-            read.note(nanos, count);
-        }
-        Ok(read)
     }
 
     pub(super) fn counts(&self) -> &hdrhistogram::Histogram<u64> {
@@ -284,11 +248,6 @@ mod tests {
     fn an_empty_histogram_has_no_statistics() {
         let empty = Histogram::new();
         assert_eq!(empty.summary_ms(&[]), Summary::default());
-        assert_eq!(
-            Histogram::from_v2(&empty.to_v2().unwrap()).unwrap().count(),
-            0
-        );
-        assert!(Histogram::from_v2(b"no histogram").is_err());
     }
 
     /// Durations from 0 to half a day, most of them short.
@@ -333,13 +292,6 @@ mod tests {
                 (actual - exact).abs() <= allowed.max(top * RELATIVE_ERROR),
                 "{} is not {}", actual, exact
             );
-        }
-
-        #[test]
-        fn v2_keeps_the_counts(values in nanos()) {
-            let histogram = of(&values);
-            let read = Histogram::from_v2(&histogram.to_v2().unwrap()).unwrap();
-            prop_assert_eq!(read.buckets(), histogram.buckets());
         }
     }
 }

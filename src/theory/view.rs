@@ -44,8 +44,8 @@ impl ServerView {
     /// Most tokens that can be found of a prompt of `input_tokens`: its last
     /// token is always computed.
     pub const fn findable_tokens(&self, input_tokens: u64) -> u64 {
-        let seen = self.input_tokens(input_tokens);
-        self.block_size.floor(seen.saturating_sub(1))
+        self.block_size
+            .findable_tokens(self.input_tokens(input_tokens))
     }
 
     /// Tokens found of a prompt of `input_tokens` whose first `shared_tokens`

@@ -39,6 +39,13 @@ impl BlockSize {
     pub const fn floor(self, tokens: u64) -> u64 {
         self.whole_blocks(tokens) * self.0.get()
     }
+
+    /// Most tokens of a prompt that a cache can give back, as an exact repeat of
+    /// it is: whole blocks of all tokens but the last, which has to be computed
+    /// to sample from.
+    pub const fn findable_tokens(self, prompt_tokens: u64) -> u64 {
+        self.floor(prompt_tokens.saturating_sub(1))
+    }
 }
 
 /// Index of a data-parallel rank inside one server, from 0.
@@ -176,6 +183,37 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Recorded on vLLM 0.24 and 0.32 (blocks of 32), and the values of
+    /// vllm-project/vllm-ascend#7965 and vllm-project/vllm#11186.
+    #[test]
+    fn an_exact_repeat_finds_whole_blocks_short_of_the_last_token() {
+        for (block, tokens, found) in [
+            (32, 32, 0),
+            (32, 33, 32),
+            (32, 64, 32),
+            (32, 128, 96),
+            (32, 129, 128),
+            (32, 512, 480),
+            (32, 1024, 992),
+            (32, 1025, 1024),
+            (16, 512, 496),
+            (16, 1024, 1008),
+            (16, 1025, 1024),
+            (128, 128, 0),
+            (128, 256, 128),
+            (128, 257, 256),
+            (1024, 1024, 0),
+            (1024, 1025, 1024),
+            (1024, 2047, 1024),
+            (1024, 4096, 3072),
+            (16, 1, 0),
+            (16, 0, 0),
+        ] {
+            let block = BlockSize::new(block).unwrap();
+            assert_eq!(block.findable_tokens(tokens), found, "{block:?} {tokens}");
+        }
+    }
 
     #[test]
     fn blocks_round_down() {

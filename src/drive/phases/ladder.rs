@@ -235,7 +235,6 @@ fn whole_words(words: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::replay_hit;
 
     /// Climbs as a session does, on a server whose block is `block` and whose
     /// tokenizer makes `constant + per_mille · words / 1000` tokens.
@@ -255,7 +254,9 @@ mod tests {
         let block = BlockSize::new(block).unwrap();
         let replay = |words: u64| {
             let prompt_tokens = constant + per_mille * words / 1_000;
-            let cached_tokens = replay_hit(prompt_tokens, block).saturating_sub(held_back);
+            let cached_tokens = block
+                .findable_tokens(prompt_tokens)
+                .saturating_sub(held_back);
             Replay {
                 prompt_tokens,
                 cached_tokens,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::drive::phases::settle::CachedSource;
 use crate::drive::phases::{PhaseError, PhaseWarning, Session};
 use crate::engine::difference;
-use crate::service::{Completion, ControlClient, ControlError, ControlPrompt, replay_hit};
+use crate::service::{Completion, ControlClient, ControlError, ControlPrompt};
 use crate::units::{BlockSize, DpRank, GroupIndex};
 
 /// One prefix for one rank.
@@ -176,7 +176,7 @@ fn result(
         0
     };
     let findable = prompt_tokens.map_or(shared, |tokens| {
-        shared.min(replay_hit(tokens, block).saturating_sub(held_back))
+        shared.min(block.findable_tokens(tokens).saturating_sub(held_back))
     });
     let cached_tokens = second.usage.and_then(|usage| usage.cached_tokens);
     WarmupResult {

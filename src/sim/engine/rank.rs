@@ -8,10 +8,10 @@ use super::account::Account;
 use super::fixed::Due;
 use super::tiers::{ExternalTier, ResumeRule};
 use super::{Delivery, Finish, Gauges, Key, Rules, Submission};
-use crate::kvcache::{BlockHash, Lease, PrefixCache, lookup_blocks};
+use crate::kvcache::{BlockHash, Lease, PrefixCache};
 use crate::rng::Stream;
 use crate::sim::config::{Config, Pace};
-use crate::units::RunOffset;
+use crate::units::{BlockSize, RunOffset};
 
 /// A count of blocks or tokens as an index; beyond the address space it is as
 /// good as endless.
@@ -440,4 +440,9 @@ impl Rank {
 /// Seconds between two moments; 0 where they are in the wrong order.
 fn seconds(from: RunOffset, until: RunOffset) -> f64 {
     RunOffset(until.0.saturating_sub(from.0)).seconds()
+}
+
+/// Blocks of a prompt of so many tokens that a lookup may return.
+const fn lookup_blocks(block: BlockSize, prompt_tokens: u64) -> u64 {
+    block.whole_blocks(block.findable_tokens(prompt_tokens))
 }

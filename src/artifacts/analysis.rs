@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::artifacts::dataset::analysis;
 use crate::artifacts::figures::{Figures, status};
 use crate::artifacts::{ArtifactError, PreparedSet, RunDirectory, pyjson, write_document};
-use crate::engine::Snapshot;
+use crate::engine::{RankDelta, Snapshot};
 use crate::units::{DpRank, GroupIndex, ratio};
 
 /// How far the work behind an analysis came.
@@ -36,6 +36,25 @@ pub struct RankActual {
     pub hits: u64,
     /// Share of the KV pool in use after the run, 0..=1.
     pub kv_cache_usage: Option<f64>,
+}
+
+impl RankActual {
+    /// What each rank gained, with the gauges of the page that was read last.
+    pub fn by_rank(
+        gained: &BTreeMap<DpRank, RankDelta>,
+        after: &Snapshot,
+    ) -> BTreeMap<DpRank, Self> {
+        let of_rank = |(rank, delta): (&DpRank, &RankDelta)| {
+            let gauges = after.ranks.get(rank);
+            let actual = Self {
+                queries: delta.queries,
+                hits: delta.hits,
+                kv_cache_usage: gauges.and_then(|gauges| gauges.kv_cache_usage),
+            };
+            (*rank, actual)
+        };
+        gained.iter().map(of_rank).collect()
+    }
 }
 
 /// The samples of the KV poller.

@@ -5,7 +5,6 @@
     reason = "edge: reads the metrics pages that the user names"
 )]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -29,22 +28,12 @@ pub(super) fn run(args: &AnalyzeArgs, global: &Global) -> Result<Exit, Failure> 
     let baseline = page(&args.baseline, &options)?;
     let after = page(&args.after, &options)?;
     let delta = engine::difference(&baseline.snapshot, &after.snapshot)?;
-    let actual = delta.ranks.iter().map(|(rank, delta)| {
-        let usage = after.snapshot.ranks.get(rank);
-        let actual = RankActual {
-            queries: delta.queries,
-            hits: delta.hits,
-            kv_cache_usage: usage.and_then(|rank| rank.kv_cache_usage),
-        };
-        (*rank, actual)
-    });
-    let actual: BTreeMap<_, _> = actual.collect();
     let outcome = RunOutcome {
         status: AnalysisStatus::Analyzed,
         phases: Vec::new(),
         precheck: None,
         warmup: None,
-        actual: Some(actual),
+        actual: Some(RankActual::by_rank(&delta.ranks, &after.snapshot)),
         baseline: Some(baseline),
         after: Some(after),
         aisbench_exit_code: None,

@@ -14,11 +14,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::runtime::Builder;
 
 use super::args::{CalibrateArgs, Global};
 use super::demo::embedded_tokenizer;
 use super::exit::{Exit, Failure};
-use super::output;
+use super::{output, runtime};
 use crate::artifacts::pyjson;
 use crate::drive::native::{self, Control, NativeOutcome};
 use crate::drive::{LoadRequest, NativeConfig};
@@ -192,12 +193,7 @@ pub(super) fn calibrate(load: Load) -> Result<Calibration, Failure> {
 
 /// Streams as a run would; the server has the runtime's only worker thread.
 fn stream(load: Load, log: &Path, clock: RunClock) -> Result<NativeOutcome, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("pcload-sim")
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
     check_descriptors(load.streams, native::raise_descriptor_limit())?;
     let server = runtime
         .block_on(Server::start(load.server(log), embedded_tokenizer()?))

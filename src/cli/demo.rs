@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::runtime::Builder;
 
 use super::args::{DemoArgs, Global};
 use super::exit::{Exit, Failure};
 use super::run::{self, LoadChoice};
-use super::{inputs, output, report};
+use super::{inputs, output, report, runtime};
 use crate::sim::{Config, CostModel, Pace, Server};
 use crate::tokenizer::HfTokenizer;
 
@@ -40,12 +41,7 @@ pub(super) fn embedded_tokenizer() -> Result<Arc<HfTokenizer>, Failure> {
 pub(super) fn run(args: &DemoArgs, global: &Global) -> Result<Exit, Failure> {
     let voice = global.voice();
     let folder = folder(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("pcload-sim")
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
     let server = runtime
         .block_on(Server::start(simulated(), embedded_tokenizer()?))
         .map_err(|error| Failure::world("SIM_FAILED", error.to_string()))?;

@@ -23,6 +23,7 @@ mod probe;
 mod progress;
 mod report;
 mod run;
+mod runtime;
 mod schema;
 mod sim;
 mod stored_run;

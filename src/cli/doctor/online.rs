@@ -1,10 +1,12 @@
 //! What the server says: the precheck of a run, and what a run would do about
 //! the cache. It empties nothing.
+use tokio::runtime::Builder;
 
 use super::chart::Chart;
 use super::offline::Longest;
 use crate::cli::exit::Failure;
 use crate::cli::run::control_settings;
+use crate::cli::runtime;
 use crate::drive::phases::{PhaseOptions, Precheck, Session};
 use crate::scenario::{CacheSalt, Scenario};
 
@@ -14,11 +16,7 @@ pub(super) fn check(
     longest: Longest,
     chart: &mut Chart,
 ) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
     let options = PhaseOptions::new(
         scenario.tokenizer.block_size,
         longest.prompt_tokens,

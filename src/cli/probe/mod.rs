@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +22,8 @@ pub(super) use settings::record;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
-use super::logging;
 use super::output::{self, Voice};
+use super::{logging, runtime};
 use crate::artifacts::{pyjson, write_atomic};
 use crate::drive::probe::{self as driver, ProbeEvent, ProbeOutcome, ProbeSettings};
 use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict, why_nothing};
@@ -45,11 +46,8 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
 
 /// Runs the probe; the first signal stops it in order, the second at once.
 fn driven(settings: &ProbeSettings, voice: Voice) -> Result<ProbeOutcome, Failure> {
+    let runtime = runtime::build(&mut Builder::new_current_thread())?;
     let refused = |error: io::Error| Failure::world("RUNTIME_FAILED", error.to_string());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(refused)?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
         let mut watch = |event: ProbeEvent<'_>| say(event, voice);

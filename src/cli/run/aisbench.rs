@@ -8,12 +8,14 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use tokio::runtime::Builder;
 
 use super::interrupt::Interrupts;
 use super::settings::{LoadChoice, Settings};
 use crate::artifacts::{FullRow, PreparedSet, RunDirectory};
 use crate::cli::args::Definitions;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::runtime;
 use crate::drive::aisbench::{
     self, AisbenchError, AisbenchOutcome, AisbenchRow, Options, Ready, SetPaths,
 };
@@ -123,10 +125,7 @@ pub(super) fn check(
     full: &[FullRow],
 ) -> Result<(), Failure> {
     let options = options(set, scenario, settings, choice, true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(&mut Builder::new_current_thread())?;
     let ready = aisbench::prepare(scenario, options, rows(full, settings));
     runtime.block_on(ready)?;
     Ok(())

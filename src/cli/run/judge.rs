@@ -322,16 +322,7 @@ fn outcome(
 fn actual(told: &Told, counters: &Counters) -> Option<BTreeMap<DpRank, RankActual>> {
     counters.total()?;
     let after = told.after.as_ref().ok()?;
-    let ranks = counters.ranks()?.iter().map(|(rank, delta)| {
-        let usage = after.snapshot.ranks.get(rank);
-        let actual = RankActual {
-            queries: delta.queries,
-            hits: delta.hits,
-            kv_cache_usage: usage.and_then(|rank| rank.kv_cache_usage),
-        };
-        (*rank, actual)
-    });
-    Some(ranks.collect())
+    Some(RankActual::by_rank(counters.ranks()?, &after.snapshot))
 }
 
 fn kv_polling(kv: &KvSamples) -> KvPolling {

@@ -20,12 +20,14 @@ mod show;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::runtime::Builder;
+
 use super::args::{Driver, Global, RunArgs};
 use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
 use super::output::Voice;
-use super::{calibrate, logging, output, report};
+use super::{calibrate, logging, output, report, runtime};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::drive;
@@ -116,11 +118,7 @@ pub(super) fn execute(
     let voice = global.voice();
     let rows = set.load_rows()?;
     let settings = settings::Settings::new(set, scenario, &rows, choice)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
     let aisbench = match choice.driver.driver {
         Driver::Native | Driver::Both => None,
         Driver::Aisbench => {

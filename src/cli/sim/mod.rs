@@ -19,10 +19,11 @@ use anyhow::Context as _;
 use choices::{AnswersArg, CountingArg, PaceArg, ReleaseArg};
 use clap::Args;
 use faults::FaultArgs;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::demo;
 use super::exit::{Exit, Failure};
+use super::{demo, runtime};
 use crate::sim::{
     Answers, Config, CostModel, External, Hybrid, LookupCounting, Pace, Release, Server,
 };
@@ -318,10 +319,7 @@ pub(super) fn run(args: &SimArgs) -> Result<Exit, Failure> {
         Some(name) => Arc::new(tokenizer::load(name, Path::new("."), None)?),
         None => demo::embedded_tokenizer()?,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::world("RUNTIME_FAILED", error.to_string()))?;
+    let runtime = runtime::build(&mut Builder::new_multi_thread())?;
     runtime
         .block_on(serve(args, config, tokenizer))
         .map_err(|error| Failure::world("SIM_FAILED", format!("{error:#}")))?;

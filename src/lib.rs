@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | [`units`] | pure | block arithmetic, ranks, groups, offsets from the start of a run |
 //! | [`rng`] | pure | one seed, many independent labelled ChaCha streams |
+//! | [`secret`] | pure | credentials, and how they stay out of all that is shown |
 //! | [`stats`] | pure | quantiles, summaries, histograms, bootstrap intervals |
 //! | [`kvcache`] | pure | the prefix cache model: hash chain, eviction |
 //! | [`engine`] | pure | Prometheus text, engine adapters, counter deltas |
@@ -61,6 +62,7 @@ pub mod prompts;
 pub mod report;
 pub mod rng;
 pub mod scenario;
+pub mod secret;
 pub mod service;
 pub mod sim;
 pub mod solver;

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use crate::artifacts::added::AddedTokens;
 use crate::artifacts::figures::{CacheSettings, Figures, RequestFacts};
 use crate::artifacts::pyjson;
-use crate::artifacts::redact::redacted;
 use crate::artifacts::rows::{FullRow, RowExtension, WarmupItem};
 use crate::artifacts::summary::{length_summary, length_summary_with_total};
 use crate::artifacts::{FORMAT_VERSION, PLUGIN_VERSION, SCHEMA_VERSION, SetLocation};
 use crate::plan::Plan;
 use crate::prompts::{BuiltPrompt, CanonicalPrefix, WarmupPrompt};
 use crate::scenario::{CacheMode, InputLength, OutputLength, PromptFormat, Scenario};
+use crate::secret::{Redactor, holds_secrets, shown_url};
 use crate::theory::{HitAccount, Theory};
 use crate::tokenizer::{Identity, Tokenizer};
 use crate::units::{id_tuple_sha256, sha256_hex};
@@ -401,10 +401,25 @@ pub(crate) fn length_values_sha256(scenario: &Scenario) -> String {
 }
 
 fn stamped_config(scenario: &Scenario, location: &SetLocation) -> Value {
-    let mut config = redacted(&scenario.effective_config, &scenario.service.api_key);
-    config["run"]["run_id"] = location.run_id().into();
-    config["run"]["output_dir"] = text(location.directory());
-    config
+    let config = scenario.stamped_effective_config(location.run_id(), location.directory());
+    without_secrets(&config, &scenario.service.redactor())
+}
+
+/// The configuration without credentials, wherever they were repeated.
+fn without_secrets(value: &Value, redactor: &Redactor) -> Value {
+    let clean = |item: &Value| without_secrets(item, redactor);
+    match value {
+        Value::String(text) if text.contains("://") && holds_secrets(text) => {
+            shown_url(text).into()
+        }
+        Value::String(text) => redactor.clean(text).into(),
+        Value::Array(items) => items.iter().map(clean).collect(),
+        Value::Object(map) => {
+            let entries = map.iter().map(|(key, item)| (key.clone(), clean(item)));
+            Value::Object(entries.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
 }
 
 fn input_lengths(requests: &[RequestFacts]) -> Vec<u64> {

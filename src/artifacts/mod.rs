@@ -39,7 +39,6 @@ mod location;
 pub mod log;
 pub mod pyjson;
 mod reader;
-mod redact;
 mod reuse;
 mod rows;
 mod runs;

@@ -21,7 +21,7 @@ use crate::scenario::{EngineChoice, ManifestPurpose, Scenario};
 /// Runs the command.
 pub(super) fn run(args: &AnalyzeArgs, global: &Global) -> Result<Exit, Failure> {
     let set = PreparedSet::open(&args.manifest)?;
-    logging::start(global, set.log_path("validate").as_deref(), Vec::new());
+    logging::start(global, set.log_path("validate").as_deref());
     artifacts::validate(&args.manifest)?;
     let scenario = scenario_of(&set, ManifestPurpose::Analyze)?;
     let options = read_options(&scenario);

@@ -61,8 +61,7 @@ pub(super) fn run(command: &ExportCommand, global: &Global) -> Result<Exit, Fail
 fn open(manifest: &Path, global: &Global) -> Result<(PreparedSet, Scenario), Failure> {
     let set = PreparedSet::open(manifest)?;
     let scenario = run::scenario_of(&set, ManifestPurpose::Run)?;
-    let secrets = super::secrets(&scenario);
-    logging::start(global, set.log_path("export").as_deref(), secrets);
+    logging::start(global, set.log_path("export").as_deref());
     Ok((set, scenario))
 }
 

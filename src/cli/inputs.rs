@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::{env, fs, io};
 
 use super::exit::Failure;
+use super::secrets;
 use crate::corpus::{self, Corpus, CorpusError};
 use crate::scenario::{self, Scenario};
 use crate::tokenizer::{self, HfTokenizer, TokenizerError};
@@ -30,7 +31,9 @@ pub(super) fn scenario(path: &Path) -> Result<Scenario, Failure> {
     let bytes = fs::read(&path).map_err(|error| unreadable("scenario", &path, &error))?;
     let key = environment_api_key();
     let read = |file: &Path| fs::read(file);
-    Ok(scenario::load(&bytes, &path, key.as_deref(), &read)?)
+    let scenario = scenario::load(&bytes, &path, key.as_deref(), &read)?;
+    secrets::keep_out(&scenario.service.redactor());
+    Ok(scenario)
 }
 
 /// A file the user named that cannot be read.

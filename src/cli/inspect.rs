@@ -21,11 +21,7 @@ pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure>
     planned.builder()?;
     let location = claim.location().clone();
     let log = location.log("inspect");
-    logging::start(
-        global,
-        Some(&log),
-        super::secrets(&planned.materials.scenario),
-    );
+    logging::start(global, Some(&log));
     let data = planned.data_set();
     let mut summary = data.inspect_summary(Some(&log));
     let manifest = claim.write_inspected(&data.inspect_manifest(&location, Some(&log)))?;

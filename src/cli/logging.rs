@@ -10,17 +10,17 @@ use tracing_subscriber::{Layer as _, fmt};
 
 use super::args::{Global, LogFormat};
 use super::exit::Failure;
-use super::output;
+use super::{output, secrets};
 use crate::artifacts::log::LogLayer;
 
 /// Target of events that stderr shows in another form.
 const FILE_ONLY: &str = "pcload::cli";
 
 /// Starts logging: everything from `info` on into `file`, and onto stderr what
-/// the options ask for. `secrets` never get into either. The first call of the
-/// process wins.
-pub(super) fn start(global: &Global, file: Option<&Path>, secrets: Vec<String>) {
-    let (log, refused) = LogLayer::open(file, secrets);
+/// the options ask for, neither with credentials. The first call of the process
+/// wins.
+pub(super) fn start(global: &Global, file: Option<&Path>) {
+    let (log, refused) = LogLayer::open(file, secrets::without);
     let log = file.is_some().then(|| log.with_filter(LevelFilter::INFO));
     let level = match (global.quiet, global.verbose) {
         (true, _) => LevelFilter::ERROR,

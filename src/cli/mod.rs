@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod runtime;
 mod schema;
+mod secrets;
 mod sim;
 mod stored_run;
 mod usage;
@@ -84,10 +85,4 @@ fn note_all(scenario: &Scenario, voice: Voice) {
     for note in &scenario.notes {
         voice.say(&format!("warning: {note}"));
     }
-}
-
-/// What must never be written down.
-fn secrets(scenario: &Scenario) -> Vec<String> {
-    let key = scenario.service.api_key.expose();
-    key.map(str::to_owned).into_iter().collect()
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::ProgressBar;
 
 use super::exit::Failure;
+use super::secrets;
 
 /// What the global options say about talking.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,9 +37,10 @@ pub(super) fn draw_under(bar: Option<ProgressBar>) {
     *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
-/// Writes to stderr, above the bar that is being drawn. There is no one left to
-/// tell when that fails.
+/// Writes to stderr, above the bar that is being drawn and without credentials.
+/// There is no one left to tell when that fails.
 pub(super) fn complain(text: &str) {
+    let text = secrets::without(text);
     let write = || drop(io::stderr().lock().write_all(text.as_bytes()));
     let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match drawn {

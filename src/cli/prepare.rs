@@ -22,11 +22,7 @@ pub(super) fn run(args: &PrepareArgs, global: &Global) -> Result<Exit, Failure> 
     };
     let builder = planned.builder()?;
     let log = claim.location().log("prepare");
-    logging::start(
-        global,
-        Some(&log),
-        super::secrets(&planned.materials.scenario),
-    );
+    logging::start(global, Some(&log));
     let files = planned.write(&builder, claim, global.voice())?;
     let result = json!({
         "full": files.full.to_string_lossy(),

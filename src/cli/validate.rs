@@ -13,7 +13,7 @@ use crate::tokenizer::{HfTokenizer, Tokenizer, TokenizerError};
 /// Runs the command.
 pub(super) fn run(args: &ValidateArgs, global: &Global) -> Result<Exit, Failure> {
     let set = PreparedSet::open(&args.manifest)?;
-    logging::start(global, set.log_path("validate").as_deref(), Vec::new());
+    logging::start(global, set.log_path("validate").as_deref());
     let summary = if args.deep {
         let tokenizer = tokenizer_at_hand(&set, global)?;
         let tokenizer = tokenizer.as_deref().map(|one| one as &dyn Tokenizer);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::pacing::TimerKind;
-use crate::scenario::Secret;
+use crate::secret::Secret;
 use crate::service::chunk::EmptyText;
 use crate::service::client::Timeouts;
 use crate::service::wire::{Api, BodyTemplate, HttpVersion};

@@ -29,10 +29,10 @@ use super::sequencer::{LaneError, LanePlace, LaneSequencer};
 use super::worker::Shared;
 use crate::measure::{LiveHistogram, RequestRecord};
 use crate::plan::{LoadPlan, Pace, PlannedEnd, PlannedStage};
+use crate::secret::Redactor;
 use crate::service::client::{Client, ClientCounts};
 use crate::service::clock::RunClock;
 use crate::service::connect::{ConnectOptions, Connector, ConnectorError, ServiceConnector};
-use crate::service::scrub::Scrubber;
 use crate::service::target::{Target, TargetError};
 use crate::service::wire::{HeadTemplate, HeaderError, HttpVersion};
 use crate::units::RunOffset;
@@ -225,7 +225,7 @@ pub async fn run_with<C: Connector>(
     let journal = Journal::start(setup.journal.take()).map_err(NativeError::Start)?;
     raise_descriptor_limit();
     let abort = setup.control.abort.child_token();
-    let shared = Arc::new(shared(&setup, &config, requests, &plan, &target, abort));
+    let shared = Arc::new(shared(&setup, &config, requests, &plan, abort));
     let counts = Arc::new(ClientCounts::default());
     let client = || {
         Client::new(
@@ -332,12 +332,14 @@ fn shared<C>(
     config: &NativeConfig,
     requests: Vec<LoadRequest>,
     plan: &LoadPlan,
-    target: &Target,
     abort: CancellationToken,
 ) -> Shared {
-    let key = config.api_key.expose().map(ToOwned::to_owned);
-    let headers = config.headers.iter().map(|(_, value)| value.clone());
-    let secrets = key.into_iter().chain(target.secrets().iter().cloned());
+    let urls = [Some(&config.url), config.proxy.as_ref()];
+    let urls = urls.into_iter().flatten().map(String::as_str);
+    let mut redactor = Redactor::new(&config.api_key, urls);
+    for (name, value) in &config.headers {
+        redactor.add_named(name, value);
+    }
     Shared {
         clock: setup.clock.clone(),
         retry: config.retry,
@@ -346,7 +348,7 @@ fn shared<C>(
         keep_text: config.keep_text,
         name_requests: config.name_requests,
         empty_text: config.empty_text,
-        scrubber: Scrubber::new(secrets.chain(headers)),
+        redactor,
         warmup_end: plan.warmup_requests,
         cooldown_start: plan.planned_requests.saturating_sub(plan.cooldown_requests),
         abort,

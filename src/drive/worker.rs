@@ -13,13 +13,14 @@ use super::dispatch::Dispatch;
 use crate::measure::{
     Attempt, Failure, FailureKind, LiveHistogram, Outcome, RequestRecord, StatsPhase,
 };
+use crate::secret::Redactor;
+use crate::service::bounded;
 use crate::service::chunk::EmptyText;
 use crate::service::client::{Client, may_be_sent_again};
 use crate::service::clock::RunClock;
 use crate::service::connect::Connector;
 use crate::service::connection::{Answer, AttemptFailure};
 use crate::service::quiet::Quiet;
-use crate::service::scrub::Scrubber;
 use crate::service::stream::AnswerReader;
 use crate::units::RunOffset;
 
@@ -36,7 +37,7 @@ pub(super) struct Shared {
     pub(super) keep_text: bool,
     pub(super) name_requests: bool,
     pub(super) empty_text: EmptyText,
-    pub(super) scrubber: Scrubber,
+    pub(super) redactor: Redactor,
     pub(super) warmup_end: usize,
     pub(super) cooldown_start: usize,
     /// Ends requests under way at once.
@@ -177,7 +178,7 @@ fn stored(shared: &Shared, failure: &AttemptFailure) -> Failure {
     Failure {
         kind: failure.kind,
         code: failure.code,
-        message: shared.scrubber.message(&failure.message),
+        message: bounded(&shared.redactor.clean(&failure.message)),
     }
 }
 
@@ -232,7 +233,7 @@ fn record(
         streamed,
         usage: facts.usage,
         counted_output_tokens: None,
-        text: text.map(|text| shared.scrubber.text(&text)),
+        text: text.map(|text| shared.redactor.clean(&text).into_owned()),
         planned_prompt_tokens: request.planned_prompt_tokens,
         max_tokens: request.max_tokens,
         finish_reason: facts.finish_reason,

@@ -32,8 +32,8 @@ pub use model::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode, CacheSalt,
     CorpusConfig, EngineChoice, GroupOverride, GroupsConfig, InputLength, LengthRange,
     OrderStrategy, OutputKey, OutputLength, PcloadConfig, PrefixCacheConfig, PromptFormat,
-    RequestsConfig, RunConfig, Scenario, Secret, Selection, ServiceConfig, SpecialTokens,
-    TokenizerConfig, TruncatedNormal, ValidationConfig,
+    RequestsConfig, RunConfig, Scenario, Selection, ServiceConfig, SpecialTokens, TokenizerConfig,
+    TruncatedNormal, ValidationConfig,
 };
 pub use problem::{Code, Position, Problem, Problems};
 pub use profile::{
@@ -41,4 +41,3 @@ pub use profile::{
     StageEnd, StageLoad,
 };
 pub use profile_schema::profile_schema;
-pub use url::redact_url;

@@ -7,41 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::redact_url;
+use crate::secret::{Redactor, Secret, shown_url};
 use crate::units::{BlockSize, DpRank, GroupIndex};
-
-/// A credential. Neither `Debug` nor `Display` says anything of it, and it
-/// cannot be serialized.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(Option<String>);
-
-impl Secret {
-    /// Wraps a credential; an empty text is "none".
-    pub fn new(text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self((!text.is_empty()).then_some(text))
-    }
-
-    /// Whether a credential is there.
-    pub fn is_configured(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The credential itself, for the wire only.
-    pub fn expose(&self) -> Option<&str> {
-        self.0.as_deref()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_configured() {
-            "Secret(set)"
-        } else {
-            "Secret(none)"
-        })
-    }
-}
 
 /// A scenario with every default filled and every rule checked.
 #[derive(Clone, Debug)]
@@ -310,7 +277,7 @@ pub enum OrderStrategy {
 }
 
 /// `service`. Its addresses may hold secrets: show them only through
-/// [`redact_url`](crate::scenario::redact_url), as `Debug` does.
+/// [`shown_url`](crate::secret::shown_url), as `Debug` does.
 #[derive(Clone)]
 pub struct ServiceConfig {
     /// Completions endpoint.
@@ -335,12 +302,21 @@ pub struct ServiceConfig {
     pub poll_interval_seconds: f64,
 }
 
+impl ServiceConfig {
+    /// Everything in it that must not be shown.
+    pub fn redactor(&self) -> Redactor {
+        let urls = [&self.inference_url, &self.metrics_url];
+        let urls = urls.into_iter().chain(&self.reset_url);
+        Redactor::new(&self.api_key, urls.map(String::as_str))
+    }
+}
+
 impl fmt::Debug for ServiceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reset_url = self.reset_url.as_deref().map(redact_url);
+        let reset_url = self.reset_url.as_deref().map(shown_url);
         f.debug_struct("ServiceConfig")
-            .field("inference_url", &redact_url(&self.inference_url))
-            .field("metrics_url", &redact_url(&self.metrics_url))
+            .field("inference_url", &shown_url(&self.inference_url))
+            .field("metrics_url", &shown_url(&self.metrics_url))
             .field("reset_url", &reset_url)
             .field("model", &self.model)
             .field("dp_size", &self.dp_size)

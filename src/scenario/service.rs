@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::scenario::ServiceConfig;
 use crate::scenario::json::{Kind, Node};
 use crate::scenario::problem::{Code, Problem, Problems, join, shown};
 use crate::scenario::rule::{
     Flag, Integer, OrNull, Real, Rule, Text, cast_integer, cast_integer_schema,
 };
 use crate::scenario::section::Section;
-use crate::scenario::url::{Address, holds_secrets, redact_url};
-use crate::scenario::{Secret, ServiceConfig};
+use crate::scenario::url::Address;
+use crate::secret::{Secret, holds_secrets, shown_url};
 use crate::units::DpRank;
 
 /// Most data-parallel ranks.
@@ -105,7 +106,7 @@ fn reset_url(service: &mut Section<'_>, notes: &mut Vec<String>) -> Option<Strin
 
 fn keep_secrets_out(service: &mut Section<'_>, key: &str, url: &str, notes: &mut Vec<String>) {
     if holds_secrets(url) {
-        service.set(key, Value::String(redact_url(url)));
+        service.set(key, Value::String(shown_url(url)));
         notes.push(format!(
             "{}: user info, query and fragment of the address are used but kept out of all \
              artifacts; a run from the manifest goes without them",

@@ -1,49 +1,11 @@
-//! Service addresses: which are acceptable, and how they may be shown.
+//! Service addresses: which are acceptable.
 
 use serde_json::{Value, json};
 
 use crate::scenario::json::{Kind, Node};
 use crate::scenario::problem::{Code, Problem, Problems, shown};
 use crate::scenario::rule::Rule;
-
-/// The address without user info, query and fragment, which may hold secrets;
-/// as it was written when it has none of them. Text that is no URL loses
-/// everything up to its last `@`, too.
-pub fn redact_url(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else {
-        return redact_text(text);
-    };
-    if !carries_secrets(&url) {
-        return text.to_owned();
-    }
-    url.set_query(None);
-    url.set_fragment(None);
-    match (url.set_username(""), url.set_password(None)) {
-        (Ok(()), Ok(())) => url.into(),
-        // Addresses without a host have no user either.
-        _ => redact_text(url.as_str()),
-    }
-}
-
-/// Whether an address holds what [`redact_url`] takes away.
-pub(super) fn holds_secrets(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| carries_secrets(&url))
-}
-
-fn carries_secrets(url: &url::Url) -> bool {
-    !url.username().is_empty()
-        || url.password().is_some()
-        || url.query().is_some()
-        || url.fragment().is_some()
-}
-
-fn redact_text(text: &str) -> String {
-    let scheme = text.find("://").map_or("", |at| &text[..at + 3]);
-    let rest = &text[scheme.len()..];
-    let rest = rest.rfind('@').map_or(rest, |at| &rest[at + 1..]);
-    let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    format!("{scheme}{}", &rest[..end])
-}
+use crate::secret::shown_url;
 
 /// An `http` or `https` URL with a host.
 pub(super) struct Address;
@@ -81,7 +43,7 @@ impl Rule for Address {
         };
         let problem = match &node.kind {
             Kind::Text(text) => Problem::new(code, path, "not a usable address")
-                .found(format!("`{}`", shown(&redact_url(text)))),
+                .found(format!("`{}`", shown(&shown_url(text)))),
             _ => Problem::new(code, path, "wrong type").found(node.found()),
         };
         problems.push(problem.expected(self.expected()).at(Some(node.offset)));
@@ -92,23 +54,6 @@ impl Rule for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn user_info_query_and_fragment_are_not_shown() {
-        let check = |url: &str, expected: &str| assert_eq!(redact_url(url), expected, "{url}");
-        check(
-            "http://user:pw-0123@127.0.0.1:9/v1/completions?key=qk-0123",
-            "http://127.0.0.1:9/v1/completions",
-        );
-        check("https://h/v1#frag", "https://h/v1");
-        check("http://u:p@ss@h/x", "http://h/x");
-        check("http://u:p/w@h/x", "http://h/x");
-        check("user:pw@h/x?k=1", "h/x");
-        check("http://h:1/metrics", "http://h:1/metrics");
-        check("http://h/x?mail=a@b", "http://h/x");
-        check("http://u:a?b@h/", "http://h/");
-        check("", "");
-    }
 
     #[test]
     fn only_web_addresses_with_a_host_are_sound() {

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::engine::read;
+use crate::secret::{Redactor, shown_url};
 use crate::service::answer::{ServedModel, bounded, error_words, models_of, usage_of};
 use crate::service::chat::Headers;
 use crate::service::control_error::ControlError;
-use crate::service::credential::{Redactor, shown};
 use crate::service::endpoint::Endpoint;
 use crate::service::reset_answer::{classify_reset, success_of};
 use crate::service::settings::{Completion, ControlPrompt, ControlSettings, ResetAttempt, Scrape};
@@ -67,25 +67,8 @@ impl ControlClient {
     /// Checks URLs and credential; opens no connection.
     pub fn new(settings: ControlSettings) -> Result<Self, ControlError> {
         let http = client(&settings)?;
-        let urls = [&settings.inference_url, &settings.metrics_url]
-            .into_iter()
-            .chain(&settings.reset_url)
-            .chain(&settings.proxy)
-            .map(String::as_str);
-        let mut redactor = Redactor::new(&settings.api_key, urls);
-        for value in settings.headers.secrets() {
-            redactor.add(value);
-        }
-        let mut endpoint = |field, url: &str| {
-            let endpoint = Endpoint::new(field, url, &settings.api_key, &http)?;
-            if let Some(value) = &endpoint.authorization
-                && let Ok(text) = value.to_str()
-                && let Some((_, secret)) = text.split_once(' ')
-            {
-                redactor.add(secret);
-            }
-            Ok::<_, ControlError>(endpoint)
-        };
+        let redactor = settings.redactor();
+        let endpoint = |field, url: &str| Endpoint::new(field, url, &settings.api_key, &http);
         let inference = endpoint("service.inference_url", &settings.inference_url)?;
         let metrics = endpoint("service.metrics_url", &settings.metrics_url)?;
         let reset = match &settings.reset_url {
@@ -109,7 +92,7 @@ impl ControlClient {
 
     /// Takes the connection's secrets out of `text`.
     pub fn redact(&self, text: &str) -> String {
-        self.redactor.clean(text)
+        self.redactor.clean(text).into_owned()
     }
 
     /// The words of a server's answer, bounded, without secrets.
@@ -161,7 +144,7 @@ impl ControlClient {
         let value = self.json(&answer, &self.inference.url)?;
         if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
             return Err(ControlError::ErrorInAnswer {
-                url: shown(&self.inference.url),
+                url: shown_url(self.inference.url.as_str()),
                 message: self.words(&error.to_string()),
             });
         }
@@ -268,7 +251,7 @@ impl ControlClient {
         {
             if body.len() + chunk.len() > limit {
                 return Err(ControlError::TooLarge {
-                    url: shown(url),
+                    url: shown_url(url.as_str()),
                     limit,
                 });
             }
@@ -282,7 +265,7 @@ impl ControlClient {
             return Ok(());
         }
         Err(ControlError::Status {
-            url: shown(url),
+            url: shown_url(url.as_str()),
             status: status.as_u16(),
             message: self.words(body),
         })
@@ -292,14 +275,14 @@ impl ControlClient {
         match serde_json::from_str::<Value>(body) {
             Ok(value) if value.is_object() => Ok(value),
             _ => Err(ControlError::NotJson {
-                url: shown(url),
+                url: shown_url(url.as_str()),
                 message: self.words(body),
             }),
         }
     }
 
     fn failure(&self, error: reqwest::Error, url: &Url) -> ControlError {
-        let url = shown(url);
+        let url = shown_url(url.as_str());
         if error.is_timeout() {
             return ControlError::Timeout {
                 url,

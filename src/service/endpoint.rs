@@ -7,8 +7,8 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, RequestBuilder};
 use url::Url;
 
+use crate::secret::{Secret, shown_url};
 use crate::service::control_error::ControlError;
-use crate::service::credential::{ApiKey, shown};
 
 /// A URL without its credentials, and the header that carries them.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(super) struct Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.url))
+        f.write_str(&shown_url(self.url.as_str()))
     }
 }
 
@@ -28,7 +28,7 @@ impl Endpoint {
     pub(super) fn new(
         field: &'static str,
         text: &str,
-        key: &ApiKey,
+        key: &Secret,
         http: &Client,
     ) -> Result<Self, ControlError> {
         let invalid = || ControlError::BadUrl { field };
@@ -61,7 +61,7 @@ impl Endpoint {
 /// The key as a bearer token; without one, the URL's user part.
 fn authorization(
     url: &Url,
-    key: &ApiKey,
+    key: &Secret,
     http: &Client,
 ) -> Result<Option<HeaderValue>, ControlError> {
     if let Some(key) = key.expose() {

@@ -15,7 +15,6 @@ pub mod connect;
 pub mod connection;
 mod control;
 mod control_error;
-mod credential;
 mod endpoint;
 mod inline;
 mod kv_poller;
@@ -23,7 +22,6 @@ mod payload;
 mod protocol;
 pub mod quiet;
 mod reset_answer;
-pub mod scrub;
 #[cfg(feature = "reqwest-client")]
 pub mod second;
 mod settings;
@@ -38,7 +36,6 @@ pub use answer::{ERROR_CHARS_MAX, ServedModel, bounded, error_words, models_of, 
 pub use block_size::{MeasuredBlock, Replay};
 pub use control::{ANSWER_BYTES_MAX, ControlClient, METRICS_BYTES_MAX, RANK_HEADER};
 pub use control_error::ControlError;
-pub use credential::{ApiKey, Redactor, shown_url};
 pub use kv_poller::{
     KV_SAMPLES_MAX, KvGlobal, KvPoller, KvRank, KvRankSummary, KvSample, KvSamples, KvSummary, poll,
 };

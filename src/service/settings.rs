@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::engine::{EngineChoice, ReadOptions, Snapshot};
 use crate::measure::Usage;
+use crate::secret::{Redactor, Secret, shown_url};
 use crate::service::chat::Headers;
-use crate::service::credential::{ApiKey, shown_url};
 use crate::service::reset_answer::ResetVerdict;
 use crate::units::DpRank;
 
@@ -35,7 +35,7 @@ pub struct ControlSettings {
     /// Time for one request, from connecting to the end of its answer.
     pub timeout: Duration,
     /// Credential.
-    pub api_key: ApiKey,
+    pub api_key: Secret,
     /// Sent with each completion, so that no other salt shares its blocks.
     pub cache_salt: Option<String>,
     /// Further body keys, e.g. `add_special_tokens`; those of the client win.
@@ -64,7 +64,7 @@ impl ControlSettings {
             engine_label_map: BTreeMap::new(),
             engine: EngineChoice::Auto,
             timeout: Duration::from_secs(30),
-            api_key: ApiKey::default(),
+            api_key: Secret::default(),
             cache_salt: None,
             extra_body: Map::new(),
             proxy: None,
@@ -81,6 +81,19 @@ impl ControlSettings {
             model: Some(self.model.clone()),
             engine: self.engine,
         }
+    }
+}
+
+impl ControlSettings {
+    /// Everything in them that must not be shown.
+    pub fn redactor(&self) -> Redactor {
+        let urls = [&self.inference_url, &self.metrics_url]
+            .into_iter()
+            .chain(&self.reset_url)
+            .chain(&self.proxy);
+        let mut redactor = Redactor::new(&self.api_key, urls.map(String::as_str));
+        self.headers.keep_out(&mut redactor);
+        redactor
     }
 }
 

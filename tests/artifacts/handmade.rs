@@ -15,9 +15,10 @@ use pcload::rng::Seed;
 use pcload::scenario::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CorpusConfig,
     GroupsConfig, InputLength, OrderStrategy, OutputLength, PcloadConfig, PrefixCacheConfig,
-    RequestsConfig, RunConfig, Scenario, Secret, Selection, ServiceConfig, TokenizerConfig,
+    RequestsConfig, RunConfig, Scenario, Selection, ServiceConfig, TokenizerConfig,
     ValidationConfig,
 };
+use pcload::secret::Secret;
 use pcload::solver::Solution;
 use pcload::theory::{HitAccount, RequestTheory, Theory};
 use pcload::tokenizer::Tokenizer;

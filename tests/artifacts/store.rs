@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use pcload::artifacts::{
     ArtifactError, Decision, FullRow, PreparedSet, Purpose, pyjson, validate, validate_deep,
 };
-use pcload::scenario::{PromptFormat, Secret};
+use pcload::scenario::PromptFormat;
+use pcload::secret::Secret;
 use serde_json::Value;
 
 use crate::golden::{folder, read, read_json};

@@ -2,7 +2,8 @@
 //! even when the server repeats it (vllm-project/vllm#45143).
 
 use pcload::drive::phases::Session;
-use pcload::service::{ApiKey, ControlClient, ControlSettings};
+use pcload::secret::Secret;
+use pcload::service::{ControlClient, ControlSettings};
 
 use crate::options;
 use crate::server::Server;
@@ -17,7 +18,7 @@ fn settings(host: &str, key: &str) -> ControlSettings {
     let url = |path: &str| format!("http://user:{PASSWORD}@{host}{path}?key={QUERY}");
     ControlSettings {
         reset_url: Some(url("/reset_prefix_cache")),
-        api_key: ApiKey::new(key),
+        api_key: Secret::new(key),
         ..ControlSettings::new(url("/v1/completions"), url("/metrics"), "m")
     }
 }
@@ -42,7 +43,11 @@ async fn errors_and_debug_output_hold_none() {
         clean(&format!("{reset} {reset:?}"));
         let attempt = client.reset().await.unwrap().unwrap();
         clean(&serde_json::to_string(&attempt).unwrap());
-        assert!(attempt.message.contains("***"), "{}", attempt.message);
+        assert!(
+            attempt.message.contains("[redacted]"),
+            "{}",
+            attempt.message
+        );
         for error in [
             client.complete(&"x".into(), None).await.unwrap_err(),
             client.scrape().await.unwrap_err(),
@@ -85,7 +90,7 @@ async fn a_server_that_is_not_there_reveals_none() {
 async fn settings_that_cannot_work_are_refused_without_repeating_them() {
     let refused = |url: &str, key: &str| {
         let settings = ControlSettings {
-            api_key: ApiKey::new(key),
+            api_key: Secret::new(key),
             ..ControlSettings::new(url, "http://h/metrics", "m")
         };
         let error = ControlClient::new(settings).unwrap_err();

@@ -269,11 +269,11 @@ async fn credentials_never_reach_a_record() {
     }));
     let mut config = config();
     config.url = "http://user:pw-0123@server/v1/completions?key=qk-0123".to_owned();
-    config.api_key = pcload::scenario::Secret::new("sk-test-0123456789abcdef");
+    config.api_key = pcload::secret::Secret::new("sk-test-0123456789abcdef");
     let record = one(&server, config).await;
     let written = serde_json::to_string(&record).unwrap();
     assert!(
-        written.contains("bad key bearer [removed] [removed]"),
+        written.contains("bad key bearer [redacted] [redacted]"),
         "{written}"
     );
     for secret in ["sk-test-0123456789abcdef", "pw-0123", "qk-0123"] {

@@ -9,9 +9,10 @@ use pcload::rng::Seed;
 use pcload::scenario::{
     AisbenchArgs, AisbenchConfig, AisbenchDataset, AisbenchModel, Assignment, CacheMode,
     CorpusConfig, GroupOverride, GroupsConfig, InputLength, LengthRange, OrderStrategy,
-    OutputLength, PcloadConfig, PrefixCacheConfig, RequestsConfig, RunConfig, Scenario, Secret,
-    Selection, ServiceConfig, TokenizerConfig, TruncatedNormal, ValidationConfig,
+    OutputLength, PcloadConfig, PrefixCacheConfig, RequestsConfig, RunConfig, Scenario, Selection,
+    ServiceConfig, TokenizerConfig, TruncatedNormal, ValidationConfig,
 };
+use pcload::secret::Secret;
 use pcload::units::BlockSize;
 use serde_json::{Number, Value};
 

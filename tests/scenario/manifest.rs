@@ -5,8 +5,8 @@ use std::path::Path;
 
 use pcload::scenario::{
     InputLength, ManifestPurpose, ManifestScenario, Problems, Scenario, from_manifest, load,
-    redact_url,
 };
+use pcload::secret::shown_url;
 use serde_json::{Value, json};
 
 use crate::input::{base, load_text, outcome, with};
@@ -175,7 +175,7 @@ fn no_secret_gets_into_what_is_written() {
     for secret in ["sk-test", "pw-0123", "qk-0123", "user:"] {
         assert!(!shown.contains(secret), "{secret} in {shown}");
     }
-    assert_eq!(redact_url(url), "http://127.0.0.1:9/v1/completions");
+    assert_eq!(shown_url(url), "http://127.0.0.1:9/v1/completions");
 }
 
 #[test]

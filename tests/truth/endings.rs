@@ -72,6 +72,9 @@ fn a_run_without_any_success_fails_and_still_writes_its_report() {
 const KEY: &str = "sk-test-0123456789abcdef";
 const PASSWORD: &str = "pw-0123456789";
 const QUERY: &str = "qk-0123456789";
+const HEADER: &str = "hk-0123456789";
+/// The user part of the address, as a header has it.
+const BASIC: &str = "dXNlcjpwdy0wMTIzNDU2Nzg5";
 
 fn secretive(key: &str) -> World {
     let world = World::new(Config {
@@ -81,7 +84,11 @@ fn secretive(key: &str) -> World {
     let url = world.inference_url();
     let (scheme, rest) = url.split_once("://").unwrap();
     let url = format!("{scheme}://user:{PASSWORD}@{rest}?key={QUERY}");
-    world.with(json!({"service": {"inference_url": url, "api_key": key}}))
+    world
+        .with(json!({"service": {"inference_url": url, "api_key": key}}))
+        .argument("-vvv")
+        .argument("--header")
+        .argument(&format!("X-Api-Key={HEADER}"))
 }
 
 fn assert_discreet(world: &World, judged: &Judged) {
@@ -96,7 +103,7 @@ fn assert_discreet(world: &World, judged: &Judged) {
     }
     assert!(texts.len() > 5, "{}", judged.stderr);
     for (name, text) in texts {
-        for secret in [KEY, PASSWORD, QUERY, "sk-wrong-0123456789"] {
+        for secret in [KEY, PASSWORD, QUERY, HEADER, BASIC, "sk-wrong-0123456789"] {
             assert!(!text.contains(secret), "{name} gives {secret} away");
         }
     }
@@ -104,7 +111,7 @@ fn assert_discreet(world: &World, judged: &Judged) {
 
 #[test]
 fn no_output_gives_a_secret_away() {
-    let world = secretive(KEY).argument("-vvv");
+    let world = secretive(KEY);
     let judged = world.run();
     judged.assert_exact();
     assert_discreet(&world, &judged);
@@ -112,7 +119,7 @@ fn no_output_gives_a_secret_away() {
 
 #[test]
 fn neither_does_a_refusal() {
-    let world = secretive("sk-wrong-0123456789").argument("-vvv");
+    let world = secretive("sk-wrong-0123456789");
     let judged = world.run();
     judged.assert_stopped_by("UNAUTHORIZED");
     assert_discreet(&world, &judged);

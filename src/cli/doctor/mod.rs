@@ -18,7 +18,7 @@ pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure>
     let mut chart = Chart::default();
     match inputs::scenario(&args.scenario) {
         Ok(scenario) => {
-            logging::start(global, None, super::secrets(&scenario));
+            logging::start(global, None);
             chart.fine("scenario", format!("`{}`", args.scenario.display()));
             for note in &scenario.notes {
                 chart.doubtful("scenario", None, note.clone(), Vec::new());

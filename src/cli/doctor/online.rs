@@ -87,7 +87,7 @@ fn rank_words(precheck: &Precheck) -> String {
 fn check_reset(scenario: &Scenario, chart: &mut Chart) {
     let service = &scenario.service;
     if let Some(url) = &service.reset_url {
-        let url = crate::scenario::redact_url(url);
+        let url = crate::secret::shown_url(url);
         chart.fine("reset", format!("a run asks {url}; not tried here"));
     } else if scenario.pcload.cache_salt == Some(CacheSalt::PerRun) {
         chart.fine("reset", "none; a salt of its own keeps each run apart");

@@ -31,8 +31,7 @@ use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict, why_nothing};
 /// Runs the command.
 pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
     let resolved = settings::resolve(&args.probe)?;
-    let secrets = resolved.settings.api_key.expose().map(str::to_owned);
-    logging::start(global, None, secrets.into_iter().collect());
+    logging::start(global, None);
     let voice = global.voice();
     let outcome = driven(&resolved.settings, voice)?;
     // Shown first: a disk that refuses the record must not hide the result.

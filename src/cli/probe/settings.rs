@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use super::args::{CommonArgs, ControlArgs, Probe};
 use crate::cli::exit::Failure;
 use crate::cli::inputs::unreadable;
+use crate::cli::secrets;
 use crate::drive::phases::fresh_nonce;
 use crate::drive::probe::{Address, ProbeError, ProbeSettings, ProcFiles};
 use crate::probe::{Control, Design, Doses, PROBE_SCHEMA_VERSION, ProbeKind, ProbeRecord};
+use crate::secret::{Redactor, Secret, shown_url};
 use crate::service::chat::Headers;
-use crate::service::{ApiKey, shown_url};
 use crate::units::BlockSize;
 
 /// Variables that hold the key, the first one that is set wins.
@@ -43,6 +44,10 @@ pub(super) struct Resolved {
 pub(super) fn resolve(probe: &Probe) -> Result<Resolved, Failure> {
     let (design, control, common) = parts(probe);
     let api_key = api_key(common)?;
+    let headers = Headers(common.header.clone());
+    let mut redactor = Redactor::new(&api_key, [common.url.as_str()]);
+    headers.keep_out(&mut redactor);
+    secrets::keep_out(&redactor);
     let now = jiff::ZonedDateTime::now();
     let stamp = now.strftime("%Y%m%d_%H%M%S").to_string();
     let out = out(common, design.kind(), &stamp)?;
@@ -50,7 +55,7 @@ pub(super) fn resolve(probe: &Probe) -> Result<Resolved, Failure> {
         address: Address::parse(&common.url)?,
         model: common.model.clone().filter(|model| !model.is_empty()),
         api_key,
-        headers: Headers(common.header.clone()),
+        headers,
         extra_body: common.extra_body.clone(),
         block: block(common.block)?,
         retention_tokens: common.retention,
@@ -125,7 +130,7 @@ fn block(tokens: Option<u64>) -> Result<Option<BlockSize>, Failure> {
     }
 }
 
-fn api_key(common: &CommonArgs) -> Result<ApiKey, Failure> {
+fn api_key(common: &CommonArgs) -> Result<Secret, Failure> {
     if let Some(path) = &common.api_key_file {
         let text = read_text(path, "key file", KEY_BYTES_MAX)?;
         let key = text.trim();
@@ -135,7 +140,7 @@ fn api_key(common: &CommonArgs) -> Result<ApiKey, Failure> {
                 format!("the key file `{}` does not hold one key", path.display()),
             ));
         }
-        return Ok(ApiKey::new(key));
+        return Ok(Secret::new(key));
     }
     let typed = common.api_key.clone().filter(|key| !key.is_empty());
     let of_environment = || {
@@ -143,7 +148,7 @@ fn api_key(common: &CommonArgs) -> Result<ApiKey, Failure> {
         let mut keys = variables.filter_map(|name| std::env::var(name).ok());
         keys.find(|key| !key.is_empty())
     };
-    Ok(ApiKey::new(
+    Ok(Secret::new(
         typed.or_else(of_environment).unwrap_or_default(),
     ))
 }

@@ -11,7 +11,8 @@ use crate::cli::args::{Global, RunArgs};
 use crate::cli::compare_runs::{finish, runs_side};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::stored_run::StoredRun;
-use crate::scenario::{Scenario, redact_url};
+use crate::scenario::Scenario;
+use crate::secret::shown_url;
 
 /// Runs the set `rounds` times against each endpoint and compares them.
 pub(super) fn run(
@@ -29,7 +30,7 @@ pub(super) fn run(
     let count = turns.len();
     for (turn, side) in (1..).zip(turns) {
         let (letter, scenario) = [("A", scenario), ("B", &other)][side];
-        let url = redact_url(&scenario.service.inference_url);
+        let url = shown_url(&scenario.service.inference_url);
         voice.say(&format!("turn {turn} of {count}: {letter}, {url}"));
         let finished = execute(set, scenario, choice, global)?;
         let run = StoredRun::of_directory(finished.directory.path())?;
@@ -46,7 +47,7 @@ pub(super) fn run(
                 number => number.to_string(),
             });
         let numbers: Vec<_> = numbers.collect();
-        let url = redact_url(&scenario.service.inference_url);
+        let url = shown_url(&scenario.service.inference_url);
         format!("{url}, runs {} of {}", numbers.join(", "), set.run_id())
     };
     let left = runs_side(name(scenario, &runs[0]), &runs[0])?;
@@ -74,7 +75,7 @@ fn turns(rounds: u32) -> Vec<usize> {
 /// and leading path of `base`.
 fn at_base(scenario: &Scenario, base: &str) -> Result<Scenario, Failure> {
     let wrong = |why: String| {
-        Failure::input("USAGE", format!("--ab: `{}` {why}", redact_url(base)))
+        Failure::input("USAGE", format!("--ab: `{}` {why}", shown_url(base)))
             .hint("it is the other server's base, such as http://127.0.0.1:8001")
     };
     let base = Url::parse(base).map_err(|error| wrong(format!("is no URL: {error}")))?;

@@ -27,7 +27,7 @@ use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
 use super::output::Voice;
-use super::{calibrate, logging, output, report, runtime};
+use super::{calibrate, logging, output, report, runtime, secrets};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::drive;
@@ -200,11 +200,10 @@ pub(super) fn prepared(
 ) -> Result<(PreparedSet, Scenario), Failure> {
     let overwrite = scenario.run.overwrite;
     let planned = Planned::new(Materials::load(scenario)?)?;
-    let secrets = super::secrets(&planned.materials.scenario);
     let manifest = match planned.decide(Purpose::Run { overwrite })? {
         Decision::Reuse(manifest) => {
             let set = PreparedSet::open(&manifest)?;
-            logging::start(global, set.log_path("run").as_deref(), secrets);
+            logging::start(global, set.log_path("run").as_deref());
             global
                 .voice()
                 .say(&format!("using the prepared set {}", manifest.display()));
@@ -212,7 +211,7 @@ pub(super) fn prepared(
         }
         Decision::Prepare { claim, changed } => {
             let builder = planned.builder()?;
-            logging::start(global, Some(&claim.location().log("run")), secrets);
+            logging::start(global, Some(&claim.location().log("run")));
             for change in changed {
                 global.voice().say(&format!("not used again: {change}"));
             }
@@ -227,11 +226,7 @@ pub(super) fn prepared(
 fn from_manifest(path: &Path, global: &Global) -> Result<(PreparedSet, Scenario), Failure> {
     let set = PreparedSet::open(path)?;
     let scenario = scenario_of(&set, ManifestPurpose::Run)?;
-    logging::start(
-        global,
-        set.log_path("run").as_deref(),
-        super::secrets(&scenario),
-    );
+    logging::start(global, set.log_path("run").as_deref());
     Ok((set, scenario))
 }
 
@@ -252,12 +247,14 @@ pub(super) fn scenario_of(
         purpose,
     };
     let key = inputs::environment_api_key();
-    scenario::from_manifest(source, key.as_deref()).map_err(|problems| {
+    let scenario = scenario::from_manifest(source, key.as_deref()).map_err(|problems| {
         let mut failure = Failure::from(problems);
         for line in &mut failure.lines {
             let path = set.path().display();
             line.message = format!("`{path}`: effective_config: {}", line.message);
         }
         failure
-    })
+    })?;
+    secrets::keep_out(&scenario.service.redactor());
+    Ok(scenario)
 }

@@ -12,7 +12,9 @@ use http::{HeaderName, HeaderValue};
 
 use crate::cli::args::RunArgs;
 use crate::cli::exit::Failure;
+use crate::cli::secrets;
 use crate::drive::NativeConfig;
+use crate::secret::{Redactor, Secret};
 use crate::service::ControlSettings;
 use crate::service::chat::Headers;
 use crate::service::target::Target;
@@ -53,8 +55,10 @@ impl Network {
                 Failure::input("CERTIFICATES_UNREADABLE", message)
             })
         };
+        let headers = headers.collect::<Result<Vec<_>, _>>()?;
+        secrets::keep_out(&redactor(&headers, proxy.as_deref()));
         Ok(Self {
-            headers: headers.collect::<Result<_, _>>()?,
+            headers,
             proxy,
             roots_pem: args.cacert.as_ref().map(read).transpose()?,
             version: if args.http2 {
@@ -85,6 +89,14 @@ impl Network {
             ..settings
         }
     }
+}
+
+fn redactor(headers: &[(String, String)], proxy: Option<&str>) -> Redactor {
+    let mut redactor = Redactor::new(&Secret::default(), proxy);
+    for (name, value) in headers {
+        redactor.add_named(name, value);
+    }
+    redactor
 }
 
 /// Reads `NAME=VALUE`. The message names no value, which may be a secret.

@@ -20,8 +20,8 @@ use crate::drive::NativeConfig;
 use crate::drive::phases::{Patience, PhaseOptions, fresh_nonce};
 use crate::plan::LoadPlan;
 use crate::scenario::{CacheSalt, LoadProfile, PromptFormat, Scenario, SpecialTokens};
+use crate::service::ControlSettings;
 use crate::service::client::Timeouts;
-use crate::service::{ApiKey, ControlSettings};
 use crate::stats::Percent;
 use crate::tokenizer::Tokenizer as _;
 
@@ -270,7 +270,7 @@ pub(crate) fn control_settings(scenario: &Scenario) -> ControlSettings {
         engine_label_map: service.engine_label_map.clone(),
         engine: engine_choice(scenario),
         timeout: Duration::from_secs_f64(service.timeout_seconds),
-        api_key: ApiKey::new(service.api_key.expose().unwrap_or_default()),
+        api_key: service.api_key.clone(),
         cache_salt,
         extra_body,
         ..ControlSettings::new(&service.inference_url, &service.metrics_url, &service.model)

@@ -15,7 +15,8 @@ use tokio::process::Command;
 
 use super::AisbenchError;
 use crate::measure::aisbench::{Detail, RequestTimes, Results, joined};
-use crate::service::scrub::Scrubber;
+use crate::secret::Redactor;
+use std::borrow::Cow;
 
 /// Longest time the time points may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(600);
@@ -152,7 +153,7 @@ pub(super) fn last_line(bytes: &[u8]) -> String {
 
 /// Takes the secrets of the run out of every text file in `folder`: a last
 /// line of defense, since none should have got there.
-pub(super) fn scrub(folder: &Path, scrubber: &Scrubber) -> Result<(), AisbenchError> {
+pub(super) fn scrub(folder: &Path, redactor: &Redactor) -> Result<(), AisbenchError> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(());
     };
@@ -162,13 +163,12 @@ pub(super) fn scrub(folder: &Path, scrubber: &Scrubber) -> Result<(), AisbenchEr
             continue;
         };
         if facts.is_dir() {
-            scrub(&path, scrubber)?;
+            scrub(&path, redactor)?;
         } else if facts.is_file() && facts.len() <= SCRUBBED_BYTES_MAX {
             let Ok(text) = fs::read_to_string(&path) else {
                 continue;
             };
-            let clean = scrubber.text(&text);
-            if clean != text {
+            if let Cow::Owned(clean) = redactor.clean(&text) {
                 fs::write(&path, clean).map_err(AisbenchError::io("clean", &path))?;
             }
         }

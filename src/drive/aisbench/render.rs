@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::literal::literal;
 use super::requests::is_routed;
 use super::{AisbenchError, AisbenchRow};
-use crate::scenario::{Scenario, redact_url};
+use crate::scenario::Scenario;
+use crate::secret::shown_url;
 
 /// Whose classes send the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -72,8 +73,8 @@ impl Plan<'_> {
     /// stock classes can be told.
     pub fn hidden_url(&self) -> Option<String> {
         let url = &self.scenario.service.inference_url;
-        let is_plain = redact_url(url) == *url && base_url(url).is_some();
-        (!is_plain && self.classes != Classes::Plugin || redact_url(url) != *url)
+        let is_plain = shown_url(url) == *url && base_url(url).is_some();
+        (!is_plain && self.classes != Classes::Plugin || shown_url(url) != *url)
             .then(|| keyed_url(url, self.scenario.service.api_key.is_configured()))
     }
 
@@ -174,7 +175,7 @@ fn model(plan: &Plan<'_>) -> Value {
         "batch_size": plan.slots,
         "generation_kwargs": kwargs,
     });
-    let shown = redact_url(&service.inference_url);
+    let shown = shown_url(&service.inference_url);
     if plan.classes == Classes::Plugin {
         entry["inference_url"] = shown.into();
     } else {

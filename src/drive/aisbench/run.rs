@@ -20,8 +20,9 @@ use super::render::{Classes, Plan, command, configuration, dataset};
 use super::requests::AisbenchRow;
 use crate::measure::RequestRecord;
 use crate::measure::aisbench::to_record;
+use crate::secret::Redactor;
+use crate::service::bounded;
 use crate::service::clock::RunClock;
-use crate::service::scrub::Scrubber;
 
 /// Module of the adapter's classes.
 const ADAPTER: &str = include_str!("pcload_aisbench.py");
@@ -74,13 +75,13 @@ pub async fn run(
     let place = elsewhere
         .as_ref()
         .map_or(folder.as_path(), |temporary| temporary.path());
-    let scrubber = scrubber(ready);
+    let redactor = redactor(ready);
     let outcome = run_in(ready, place, clock, stop, abort).await;
-    scrub(place, &scrubber)?;
+    scrub(place, &redactor)?;
     if let Ok(outcome) = &outcome
         && let Some(results) = &outcome.collected.folder
     {
-        scrub(results, &scrubber)?;
+        scrub(results, &redactor)?;
     }
     if elsewhere.is_some() {
         copy(place, folder)?;
@@ -156,13 +157,15 @@ pub(super) fn write_inputs(
 fn records(ready: &Ready<'_>, collected: &Collected, clock: &RunClock) -> Vec<RequestRecord> {
     let origin = clock.monotonic_start_ns();
     let streamed = ready.scenario.aisbench.model.stream;
-    let scrubber = scrubber(ready);
+    let redactor = redactor(ready);
     let record = |(detail, times)| {
         let (detail, times): &(_, _) = &(detail, times);
         let detail: &crate::measure::aisbench::Detail = detail;
         let row = ready.rows.get(usize::try_from(detail.id).ok()?)?;
         let mut detail = detail.clone();
-        detail.error_info = detail.error_info.map(|info| scrubber.message(&info));
+        detail.error_info = detail
+            .error_info
+            .map(|info| bounded(&redactor.clean(&info)));
         Some(to_record(&row.sent, &detail, times, origin, streamed))
     };
     let mut records: Vec<RequestRecord> = collected
@@ -240,7 +243,8 @@ async fn from_template(
     if output.status.success() {
         Ok(())
     } else {
-        Err(refused(scrubber(ready).message(&last_line(&output.stderr))))
+        let said = last_line(&output.stderr);
+        Err(refused(bounded(&redactor(ready).clean(&said))))
     }
 }
 
@@ -286,12 +290,9 @@ pub(super) fn tokenizer_folder(file: &Path, place: &Path) -> Result<PathBuf, Ais
     Ok(made)
 }
 
-fn scrubber(ready: &Ready<'_>) -> Scrubber {
+fn redactor(ready: &Ready<'_>) -> Redactor {
     let service = &ready.scenario.service;
-    let key = service.api_key.expose().map(str::to_owned);
-    let target = crate::service::target::Target::parse(&service.inference_url);
-    let parts = target.map(|target| target.secrets().to_vec());
-    Scrubber::new(key.into_iter().chain(parts.into_iter().flatten()))
+    Redactor::new(&service.api_key, [service.inference_url.as_str()])
 }
 
 pub(super) fn make(folder: &Path) -> Result<(), AisbenchError> {

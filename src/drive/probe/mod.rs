@@ -48,7 +48,7 @@ pub struct ProbeSettings {
     /// Model; `None` for the only one the server has.
     pub model: Option<String>,
     /// Credential.
-    pub api_key: crate::service::ApiKey,
+    pub api_key: crate::secret::Secret,
     /// Further headers.
     pub headers: Headers,
     /// Further body keys; `None` for the default ones.

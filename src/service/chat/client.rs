@@ -25,11 +25,11 @@ use super::{
     ANSWER_TEXT_BYTES_MAX, ChatError, ChatMessage, ChatReply, ChatRequest, ChatSettings,
     EVENT_BYTES_MAX,
 };
+use crate::secret::{Redactor, shown_url};
 use crate::service::answer::{bounded, error_words};
 use crate::service::chunk::Payload;
 use crate::service::control::{headers_of, innermost};
 use crate::service::control_error::ControlError;
-use crate::service::credential::{Redactor, shown};
 use crate::service::endpoint::Endpoint;
 
 /// Most events of one stream.
@@ -84,9 +84,7 @@ impl ChatClient {
         let http = client(headers, settings.connect_timeout)?;
         let endpoint = Endpoint::new("--url", &settings.url, &settings.api_key, &http)?;
         let mut redactor = Redactor::new(&settings.api_key, [settings.url.as_str()]);
-        for value in settings.headers.secrets() {
-            redactor.add(value);
-        }
+        settings.headers.keep_out(&mut redactor);
         Ok(Self {
             http,
             endpoint,
@@ -219,7 +217,10 @@ impl ChatClient {
     fn transport(&self, error: reqwest::Error) -> ChatError {
         let url = self.url();
         let connect = error.is_connect();
-        let reason = self.redactor.clean(&innermost(&error.without_url()));
+        let reason = self
+            .redactor
+            .clean(&innermost(&error.without_url()))
+            .into_owned();
         ChatError::Control(if connect {
             ControlError::Unreachable { url, reason }
         } else {
@@ -228,7 +229,7 @@ impl ChatClient {
     }
 
     fn url(&self) -> String {
-        shown(&self.endpoint.url)
+        shown_url(self.endpoint.url.as_str())
     }
 
     fn words(&self, body: &str) -> String {

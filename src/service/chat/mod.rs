@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::control_error::ControlError;
-use super::credential::ApiKey;
 use crate::measure::Usage;
+use crate::secret::{Redactor, Secret};
 
 pub use client::{ChatClient, OWN_BODY_KEYS};
 
@@ -57,7 +57,7 @@ pub struct ChatSettings {
     /// Model name sent with each request.
     pub model: String,
     /// Credential.
-    pub api_key: ApiKey,
+    pub api_key: Secret,
     /// Further headers; they may hold secrets.
     pub headers: Headers,
     /// Time for opening a connection.
@@ -68,15 +68,12 @@ pub struct ChatSettings {
 #[derive(Clone, Default)]
 pub struct Headers(pub Vec<(String, String)>);
 
-/// Shortest header value that is taken for a secret; shorter ones are flags
-/// and numbers.
-const HEADER_SECRET_BYTES_MIN: usize = 8;
-
 impl Headers {
-    /// Values that must not be shown.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let values = self.0.iter().map(|(_, value)| value.as_str());
-        values.filter(|value| value.len() >= HEADER_SECRET_BYTES_MIN)
+    /// Tells `redactor` which values must not be shown.
+    pub fn keep_out(&self, redactor: &mut Redactor) {
+        for (name, value) in &self.0 {
+            redactor.add_named(name, value);
+        }
     }
 }
 
@@ -173,6 +170,8 @@ mod tests {
             header("X-Rank", "0"),
         ]);
         assert_eq!(format!("{headers:?}"), r#"["X-Gate", "X-Rank"]"#);
-        assert_eq!(headers.secrets().collect::<Vec<_>>(), ["secret-value"]);
+        let mut redactor = Redactor::default();
+        headers.keep_out(&mut redactor);
+        assert_eq!(redactor.clean("secret-value 0"), "[redacted] 0");
     }
 }

@@ -12,6 +12,7 @@ use super::exit::Failure;
 use super::inputs::Materials;
 use super::output::Voice;
 use super::progress::Progress;
+use super::signals;
 use crate::artifacts::{
     self, AddedTokens, Claim, DataSet, Decision, Inputs, Purpose, SetFiles, SetWriter, Stamp,
     TokenizerFacts,
@@ -110,9 +111,11 @@ impl Planned {
         let incomplete = data.incomplete_manifest(&location);
         let output_key = self.materials.scenario.output_key;
         warn_skipped(builder, voice);
+        signals::check()?;
         let mut writer = SetWriter::begin(claim, incomplete, output_key)?;
         let progress = Progress::new(voice, "prompts", self.plan.requests.len() as u64);
         builder.build_all(|prompt| -> Result<(), Failure> {
+            signals::check()?;
             writer.push(&data.row(&prompt))?;
             progress.advance(1);
             Ok(())

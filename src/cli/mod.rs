@@ -26,6 +26,7 @@ mod run;
 mod runtime;
 mod schema;
 mod secrets;
+mod signals;
 mod sim;
 mod stored_run;
 mod usage;
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::end(&error),
     };
+    signals::watch();
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {

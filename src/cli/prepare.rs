@@ -6,7 +6,7 @@ use super::args::{Global, PrepareArgs};
 use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
-use super::{logging, output};
+use super::{logging, output, signals};
 use crate::artifacts::{Decision, Purpose, pyjson};
 
 /// Runs the command.
@@ -17,6 +17,7 @@ pub(super) fn run(args: &PrepareArgs, global: &Global) -> Result<Exit, Failure> 
     let purpose = Purpose::Prepare {
         overwrite: args.overwrite,
     };
+    let _writing = signals::writing();
     let Decision::Prepare { claim, .. } = planned.decide(purpose)? else {
         unreachable!("prepare always writes a set");
     };

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first stops sending, drains and writes; the second ends at once.
-//! Both end with 130.
+//! Signals. Ctrl-C: the first stops sending, drains and writes; the second ends
+//! at once; both end with 130. The shell's limit of file sizes is an error.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -23,9 +23,13 @@ struct Running {
 
 impl Running {
     fn start(folder: &Folder) -> Self {
+        Self::command(folder, "run")
+    }
+
+    fn command(folder: &Folder, command: &str) -> Self {
         let stdout = folder.path("stdout");
         let mut child = Command::new(env!("CARGO_BIN_EXE_pcload"))
-            .args(["run", "--scenario", "scenario.json"])
+            .args([command, "--scenario", "scenario.json"])
             .current_dir(folder.path(""))
             .stdout(File::create(&stdout).unwrap())
             .stderr(Stdio::piped())
@@ -53,8 +57,12 @@ impl Running {
     }
 
     fn interrupt(&self) {
+        self.signal("-INT");
+    }
+
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -147,4 +155,67 @@ fn a_second_interrupt_ends_at_once() {
     assert!(stderr.contains("interrupted again"), "{stderr}");
     let analysis: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(analysis["status"], "interrupted");
+}
+
+/// Files and folders below `outputs`, without logs.
+fn outputs(folder: &Folder) -> Vec<PathBuf> {
+    let mut left = vec![folder.path("outputs")];
+    let mut found = Vec::new();
+    while let Some(place) = left.pop() {
+        for entry in fs::read_dir(place).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            let is_log = path.file_name().is_some_and(|name| name == "log");
+            if path.is_dir() && !is_log {
+                left.push(path);
+            } else if !is_log {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Whichever command makes the prompts, and whichever signal comes.
+#[test]
+fn an_interrupt_while_prompts_are_made_leaves_no_set() {
+    for (command, signal) in [("prepare", "-INT"), ("prepare", "-TERM"), ("run", "-INT")] {
+        let folder = Folder::new();
+        let mut scenario = with(crate::folder::scenario(), "requests.count", json!(20_000));
+        scenario["run"]["output_dir"] = json!("outputs/x");
+        folder.write_scenario(&scenario);
+        let mut running = Running::command(&folder, command);
+        running.until("prompts: ");
+        running.signal(signal);
+        let (status, stdout, stderr) = running.end();
+        assert_eq!(status, Some(130), "{command} {signal}: {stderr}");
+        assert_eq!(stdout, "");
+        let errors: Vec<_> = stderr
+            .lines()
+            .filter(|line| line.starts_with("ERROR"))
+            .collect();
+        assert_eq!(
+            errors,
+            ["ERROR: INTERRUPTED: interrupted before it was done"]
+        );
+        assert_eq!(outputs(&folder), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_file_beyond_the_limit_of_the_shell_is_an_error_and_leaves_no_set() {
+    let folder = Folder::new();
+    let mut scenario = with(crate::folder::scenario(), "requests.count", json!(400));
+    scenario["run"]["output_dir"] = json!("outputs/x");
+    folder.write_scenario(&scenario);
+    let program = env!("CARGO_BIN_EXE_pcload");
+    let script = format!("ulimit -f 64; exec {program} prepare --quiet --scenario scenario.json");
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(folder.path(""))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.starts_with("ERROR: FILE_ACCESS: "), "{stderr}");
+    assert_eq!(outputs(&folder), Vec::<PathBuf>::new());
 }

@@ -23,7 +23,7 @@ pub(super) use settings::record;
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, Voice};
-use super::{logging, runtime};
+use super::{logging, runtime, signals};
 use crate::artifacts::{pyjson, write_atomic};
 use crate::drive::probe::{self as driver, ProbeEvent, ProbeOutcome, ProbeSettings};
 use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict, why_nothing};
@@ -45,6 +45,7 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
 
 /// Runs the probe; the first signal stops it in order, the second at once.
 fn driven(settings: &ProbeSettings, voice: Voice) -> Result<ProbeOutcome, Failure> {
+    let _elsewhere = signals::heard_elsewhere();
     let runtime = runtime::build(&mut Builder::new_current_thread())?;
     let refused = |error: io::Error| Failure::world("RUNTIME_FAILED", error.to_string());
     runtime.block_on(async {

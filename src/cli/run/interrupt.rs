@@ -6,6 +6,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::output::Voice;
+use crate::cli::signals::{self, Stage};
 
 /// Listens for interrupts as long as it lives.
 pub(super) struct Interrupts {
@@ -14,6 +15,7 @@ pub(super) struct Interrupts {
     /// Cancelled by the second.
     pub second: CancellationToken,
     _listener: JoinSet<()>,
+    _elsewhere: Stage,
 }
 
 impl Interrupts {
@@ -50,6 +52,7 @@ impl Interrupts {
             first,
             second,
             _listener: listener,
+            _elsewhere: signals::heard_elsewhere(),
         }
     }
 }

@@ -27,7 +27,7 @@ use super::dataset::Planned;
 use super::exit::{Exit, Failure};
 use super::inputs::{self, Materials};
 use super::output::Voice;
-use super::{calibrate, logging, output, report, runtime, secrets};
+use super::{calibrate, logging, output, report, runtime, secrets, signals};
 use crate::analyze::{Analysis, Verdict};
 use crate::artifacts::{self, Decision, PreparedSet, Purpose, RunDirectory, pyjson};
 use crate::drive;
@@ -136,6 +136,8 @@ pub(super) fn execute(
         aisbench,
     };
     let told = runtime.block_on(story.tell());
+    // What was measured is written, whatever comes now.
+    let _writing = signals::writing();
     // A scrape that hangs must not keep the program from ending.
     runtime.shutdown_background();
     let told = told?;
@@ -200,6 +202,7 @@ pub(super) fn prepared(
 ) -> Result<(PreparedSet, Scenario), Failure> {
     let overwrite = scenario.run.overwrite;
     let planned = Planned::new(Materials::load(scenario)?)?;
+    let _writing = signals::writing();
     let manifest = match planned.decide(Purpose::Run { overwrite })? {
         Decision::Reuse(manifest) => {
             let set = PreparedSet::open(&manifest)?;
@@ -219,6 +222,7 @@ pub(super) fn prepared(
         }
     };
     let set = PreparedSet::open(&manifest)?;
+    signals::check()?;
     Ok((set, planned.materials.scenario))
 }
 

@@ -23,7 +23,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::{Exit, Failure};
-use super::{demo, runtime};
+use super::{demo, runtime, signals};
 use crate::sim::{
     Answers, Config, CostModel, External, Hybrid, LookupCounting, Pace, Release, Server,
 };
@@ -331,6 +331,7 @@ async fn serve(
     config: Config,
     tokenizer: Arc<dyn Tokenizer>,
 ) -> anyhow::Result<()> {
+    let _elsewhere = signals::heard_elsewhere();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let server = Server::start(config, tokenizer).await?;

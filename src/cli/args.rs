@@ -1,10 +1,12 @@
 //! The command line as typed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::compare_runs::CompareArgs;
+use super::duration::duration;
 use super::output::Voice;
 use super::probe::ProbeArgs;
 use super::report::ReportArgs;
@@ -178,11 +180,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
     /// Longest silence of a stream before the request fails.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
-    pub idle_timeout: f64,
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub idle_timeout: Duration,
     /// Longest time one request may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
-    pub request_timeout: f64,
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    pub request_timeout: Duration,
     /// Further header of every request, such as `X-Team=search`; may be given
     /// several times, and replaces a header of ours. Values are never written.
     #[arg(long = "header", value_name = "NAME=VALUE")]

@@ -10,6 +10,7 @@ mod convert;
 mod dataset;
 mod demo;
 mod doctor;
+mod duration;
 mod exit;
 mod export;
 mod inputs;

@@ -31,7 +31,9 @@ pub(super) fn scenario(path: &Path) -> Result<Scenario, Failure> {
     let bytes = fs::read(&path).map_err(|error| unreadable("scenario", &path, &error))?;
     let key = environment_api_key();
     let read = |file: &Path| fs::read(file);
-    let scenario = scenario::load(&bytes, &path, key.as_deref(), &read)?;
+    let scenario = scenario::load(&bytes, &path, key.as_deref(), &read).map_err(|problems| {
+        Failure::from(problems).hint(format!("in the scenario `{}`", path.display()))
+    })?;
     secrets::keep_out(&scenario.service.redactor());
     Ok(scenario)
 }

@@ -20,9 +20,13 @@ use super::objective::{above_line, decline};
 /// States kept after each request, at most.
 const WIDTH_MAX: usize = 256;
 
-/// Width times requests: about a tenth of a second of one core. On 1,000
-/// requests in 16 lanes the widest search lowers the sum of gaps by less than
-/// a thousandth, so large problems are left to the greedy schedule.
+/// Width times requests: about a tenth of a second of one core. Large problems
+/// are left to the greedy schedule, because there is nothing to find: on 318
+/// problems of 500 to 200,000 requests in 4 to 2,048 lanes, lengths uniform,
+/// in powers of two, and ascending, at targets of 0.3 to 0.95, a search of
+/// width 32 (20 s a million requests) gave the greedy schedule's figures to
+/// three digits. Once it differed: 20,000 ascending lengths in 2,048 lanes lost
+/// an overshoot of 0.001 percentage points and more than doubled the gaps.
 const WORK_MAX: usize = 1 << 17;
 
 /// Problems up to this many (request, prefix) pairs try every prefix.

@@ -32,6 +32,10 @@ const PROXY_HEAD_BYTES_MAX: usize = 8 << 10;
 /// ports of the first one are used up.
 const LOOPBACK_SOURCES: std::ops::RangeInclusive<u8> = 2..=9;
 
+/// Where control requests to a loopback service come from in that case: an
+/// address whose ports the load leaves alone.
+pub(super) const CONTROL_SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
+
 /// HTTP/2 in the TLS handshake (RFC 9113, 3.3).
 const ALPN_HTTP2: &[u8] = b"h2";
 
@@ -251,7 +255,8 @@ async fn dial_from(source: Ipv4Addr, peer: SocketAddr) -> io::Result<TcpStream> 
     socket.connect(peer).await
 }
 
-fn is_used_up(error: &io::Error) -> bool {
+/// Whether no port of the source address was left.
+pub(super) fn is_used_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse

@@ -10,8 +10,7 @@
 
 use std::sync::Arc;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -20,8 +19,8 @@ use url::Url;
 use crate::engine::read;
 use crate::secret::{Redactor, shown_url};
 use crate::service::answer::{ServedModel, bounded, error_words, models_of, usage_of};
-use crate::service::chat::Headers;
 use crate::service::control_error::ControlError;
+use crate::service::control_http::{self, client, innermost};
 use crate::service::endpoint::Endpoint;
 use crate::service::reset_answer::{classify_reset, success_of};
 use crate::service::settings::{Completion, ControlPrompt, ControlSettings, ResetAttempt, Scrape};
@@ -66,7 +65,7 @@ const OWN_KEYS: &[&str] = &["model", "prompt", "max_tokens", "temperature", "str
 impl ControlClient {
     /// Checks URLs and credential; opens no connection.
     pub fn new(settings: ControlSettings) -> Result<Self, ControlError> {
-        let http = client(&settings)?;
+        let http = client(&settings, None)?;
         let redactor = settings.redactor();
         let endpoint = |field, url: &str| Endpoint::new(field, url, &settings.api_key, &http);
         let inference = endpoint("service.inference_url", &settings.inference_url)?;
@@ -230,7 +229,7 @@ impl ControlClient {
     }
 
     async fn send(&self, request: RequestBuilder, url: &Url) -> Result<Response, ControlError> {
-        let sent = request.send().await;
+        let sent = control_http::send(request, url, &self.settings).await?;
         sent.map_err(|error| self.failure(error, url))
     }
 
@@ -297,56 +296,4 @@ impl ControlClient {
             ControlError::Broken { url, reason }
         }
     }
-}
-
-/// Further headers as the client takes them.
-pub(super) fn headers_of(headers: &Headers) -> Result<HeaderMap, ControlError> {
-    let mut map = HeaderMap::new();
-    for (name, value) in &headers.0 {
-        let bad = || ControlError::BadHeader { name: name.clone() };
-        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
-        value.set_sensitive(true);
-        map.insert(key, value);
-    }
-    Ok(map)
-}
-
-fn client(settings: &ControlSettings) -> Result<Client, ControlError> {
-    let mut headers = headers_of(&settings.headers)?;
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut builder = Client::builder()
-        .user_agent(concat!("pcload/", env!("CARGO_PKG_VERSION")))
-        .default_headers(headers)
-        .http1_only()
-        .redirect(reqwest::redirect::Policy::none())
-        .pool_max_idle_per_host(0)
-        .connect_timeout(settings.timeout)
-        .timeout(settings.timeout)
-        .no_proxy();
-    if let Some(proxy) = &settings.proxy {
-        let proxy =
-            reqwest::Proxy::all(proxy).map_err(|_| ControlError::BadUrl { field: "the proxy" })?;
-        builder = builder.proxy(proxy);
-    }
-    if let Some(pem) = &settings.roots_pem {
-        let roots = Certificate::from_pem_bundle(pem).map_err(|error| ControlError::NoClient {
-            reason: innermost(&error),
-        })?;
-        for root in roots {
-            builder = builder.add_root_certificate(root);
-        }
-    }
-    builder.build().map_err(|error| ControlError::NoClient {
-        reason: innermost(&error.without_url()),
-    })
-}
-
-/// The cause at the bottom of an error's chain: what the system said.
-pub(super) fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

@@ -15,6 +15,7 @@ pub mod connect;
 pub mod connection;
 mod control;
 mod control_error;
+mod control_http;
 mod endpoint;
 mod inline;
 mod kv_poller;

@@ -28,8 +28,8 @@ use super::{
 use crate::secret::{Redactor, shown_url};
 use crate::service::answer::{bounded, error_words};
 use crate::service::chunk::Payload;
-use crate::service::control::{headers_of, innermost};
 use crate::service::control_error::ControlError;
+use crate::service::control_http::{headers_of, innermost};
 use crate::service::endpoint::Endpoint;
 
 /// Most events of one stream.

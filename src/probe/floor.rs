@@ -13,13 +13,12 @@ pub fn next_turn_floor(previous_tokens: u64, block: BlockSize) -> u64 {
 }
 
 /// The floor of the first reuse after a cold turn on an engine that keeps
-/// states only every `retention_tokens` (a multiple of the block): the plain
-/// floor rounded down to such a multiple.
-pub fn first_reuse_floor(previous_tokens: u64, block: BlockSize, retention_tokens: u64) -> u64 {
-    let plain = next_turn_floor(previous_tokens, block);
+/// states only every `retention_tokens` (a multiple of the block; 0 for none):
+/// the plain floor rounded down to such a multiple.
+pub fn first_reuse_floor(plain_floor: u64, retention_tokens: u64) -> u64 {
     match retention_tokens {
-        0 => plain,
-        interval => plain / interval * interval,
+        0 => plain_floor,
+        interval => plain_floor / interval * interval,
     }
 }
 
@@ -59,8 +58,11 @@ mod tests {
 
     #[test]
     fn the_first_reuse_is_rounded_down_to_the_retention_interval() {
-        assert_eq!(first_reuse_floor(20_000, block(2_176), 13_056), 13_056);
-        assert_eq!(first_reuse_floor(45_001, block(128), 128), 44_800);
-        assert_eq!(first_reuse_floor(3_040, block(480), 0), 2_400);
+        let floor = |previous, size, retention| {
+            first_reuse_floor(next_turn_floor(previous, block(size)), retention)
+        };
+        assert_eq!(floor(20_000, 2_176, 13_056), 13_056);
+        assert_eq!(floor(45_001, 128, 128), 44_800);
+        assert_eq!(floor(3_040, 480, 0), 2_400);
     }
 }

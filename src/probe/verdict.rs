@@ -106,12 +106,13 @@ impl Judge {
     /// Without a block: 90 % of them, rounded up. The first reuse is rounded
     /// down to the retention interval.
     pub fn floor(&self, round: u32, previous_tokens: u64) -> u64 {
-        match self.block.block {
+        let plain = match self.block.block {
             None => (previous_tokens * 9).div_ceil(10),
-            Some(block) if round == 2 => {
-                first_reuse_floor(previous_tokens, block, self.retention_tokens)
-            }
             Some(block) => next_turn_floor(previous_tokens, block),
+        };
+        match round {
+            2 => first_reuse_floor(plain, self.retention_tokens),
+            _ => plain,
         }
     }
 

@@ -9,7 +9,8 @@ use url::Url;
 /// credentials; as it was written when it has none of them. Text that is no URL
 /// loses everything up to its last `@`, too.
 pub fn shown_url(text: &str) -> String {
-    let Ok(mut url) = Url::parse(text) else {
+    // `user:password@host` parses, as an address without a host.
+    let Some(mut url) = Url::parse(text).ok().filter(Url::has_host) else {
         return shown_text(text);
     };
     if !carries_secrets(&url) {
@@ -19,14 +20,14 @@ pub fn shown_url(text: &str) -> String {
     url.set_fragment(None);
     match (url.set_username(""), url.set_password(None)) {
         (Ok(()), Ok(())) => url.into(),
-        // Addresses without a host have no user either.
+        // A file has no user, wherever it is.
         _ => shown_text(url.as_str()),
     }
 }
 
 /// Whether an address holds what [`shown_url`] takes away.
 pub fn holds_secrets(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| carries_secrets(&url))
+    Url::parse(text).is_ok_and(|url| url.has_host() && carries_secrets(&url))
 }
 
 fn carries_secrets(url: &Url) -> bool {
@@ -88,6 +89,8 @@ mod tests {
         check("http://u:p@ss@h/x", "http://h/x");
         check("http://u:p/w@h/x", "http://h/x");
         check("user:pw@h/x?k=1", "h/x");
+        check("user:pw@h/x", "h/x");
+        check("h:8000/x", "h:8000/x");
         check("//a:b@c/?d", "c/");
         check("http://h:1/metrics", "http://h:1/metrics");
         check("http://h/x?mail=a@b", "http://h/x");

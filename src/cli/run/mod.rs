@@ -116,6 +116,8 @@ pub(super) fn execute(
     global: &Global,
 ) -> Result<Finished, Failure> {
     let voice = global.voice();
+    // Of several runs, one that comes after an interrupt does not begin.
+    signals::check()?;
     let rows = set.load_rows()?;
     let settings = settings::Settings::new(set, scenario, &rows, choice)?;
     let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;

@@ -128,8 +128,8 @@ impl LoadProfile {
     /// Reads a profile. Files it names are read through `read`.
     pub fn parse(text: &str, read: &FileReader<'_>) -> Result<Self, ProfileError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let table: Table = toml::from_str(text)
-            .map_err(|error: toml::de::Error| ProfileError::Syntax(error.to_string()))?;
+        let table: Table =
+            toml::from_str(text).map_err(|error| ProfileError::syntax(text, &error))?;
         let mut problems = Vec::new();
         let mut fields = Fields::new(&table, String::new(), &mut problems);
         fields.only(
@@ -434,9 +434,12 @@ mod tests {
             "stages: is missing; at least one `[[stages]]` is needed"
         );
         assert_eq!(problems("stages = []").len(), 1);
-        assert!(matches!(
-            LoadProfile::parse("a = 1\na = 2", &no_files),
-            Err(ProfileError::Syntax(_))
-        ));
+        let Err(ProfileError::Syntax(words)) = LoadProfile::parse("a = 1\na = 2", &no_files) else {
+            panic!("a key twice");
+        };
+        assert!(
+            words.ends_with("(line 2:1)") && !words.contains('\n'),
+            "{words}"
+        );
     }
 }

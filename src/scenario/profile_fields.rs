@@ -44,6 +44,24 @@ pub enum ProfileError {
     Problems(Vec<ProfileProblem>),
 }
 
+impl ProfileError {
+    /// The parser's words with the place, on one line.
+    pub(super) fn syntax(text: &str, error: &toml::de::Error) -> Self {
+        let place = error.span().and_then(|span| text.get(..span.start));
+        let place = place.map_or_else(String::new, |before| {
+            let line = before.matches('\n').count() + 1;
+            let column = before
+                .rsplit('\n')
+                .next()
+                .map_or(0, |row| row.chars().count())
+                + 1;
+            format!(" (line {line}:{column})")
+        });
+        let words = error.message().split_whitespace();
+        Self::Syntax(format!("{}{place}", words.collect::<Vec<_>>().join(" ")))
+    }
+}
+
 /// One table and the problems found so far.
 pub(super) struct Fields<'a, 'p> {
     table: &'a Table,

@@ -298,7 +298,9 @@ fn read_profile(path: &Path) -> Result<LoadProfile, Failure> {
         .map_err(|error| inputs::unreadable("load profile", path, &error))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let read = |file: &Path| fs::read(folder.join(file));
-    Ok(LoadProfile::parse(&text, &read)?)
+    LoadProfile::parse(&text, &read).map_err(|error| {
+        Failure::from(error).hint(format!("in the load profile `{}`", path.display()))
+    })
 }
 
 /// When requests are released: by the command line's profile, else the

@@ -167,7 +167,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..))]
     pub concurrency: Option<u32>,
     /// Open loop: this many requests per second, evenly spaced.
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// Objectives a request must meet to count as good, such as
     /// `ttft=200ms,tpot=50ms,e2el=5s`. Exit status 1 when any request misses.

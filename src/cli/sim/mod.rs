@@ -322,7 +322,7 @@ pub(super) fn run(args: &SimArgs) -> Result<Exit, Failure> {
     let runtime = runtime::build(&mut Builder::new_multi_thread())?;
     runtime
         .block_on(serve(args, config, tokenizer))
-        .map_err(|error| Failure::world("SIM_FAILED", format!("{error:#}")))?;
+        .map_err(|error| Failure::world("SIM_FAILED", error.to_string()))?;
     Ok(Exit::Done)
 }
 

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::calibration::SIZE_TOLERANCE_RATIO;
 use super::record::ProbeKind;
 
 /// Output limit of a conversation's turn. The turns ask for one short sentence.
@@ -225,10 +226,18 @@ impl Design {
     }
 }
 
-/// Largest dose that a knee search may ask for.
+/// Largest dose that a knee search may ask for. A text may turn out larger than
+/// it was asked for, by [`SIZE_TOLERANCE_RATIO`]; it still has to fit.
 pub fn dose_limit(context_tokens: Option<u64>) -> u64 {
     context_tokens.map_or(DOSE_TOKENS_UNTOLD_MAX, |context| {
-        context.saturating_sub(ANSWER_TOKENS_MAX).max(1)
+        let room = context.saturating_sub(ANSWER_TOKENS_MAX) as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a length of tokens, not negative; the fraction is dropped"
+        )]
+        let limit = (room / (1.0 + SIZE_TOLERANCE_RATIO)) as u64;
+        limit.max(1)
     })
 }
 
@@ -355,7 +364,18 @@ mod tests {
                 ..
             })
         ));
-        assert_eq!(dose_limit(Some(32_768)), 32_720);
+    }
+
+    #[test]
+    fn the_largest_dose_fits_though_it_turns_out_larger() {
+        for context in [1, 100, 4_096, 32_768, 120_000, 131_072, 10_000_000] {
+            let dose = dose_limit(Some(context));
+            // One percent above, in whole numbers, and the answer.
+            let fits = dose * 101 / 100 + ANSWER_TOKENS_MAX <= context;
+            assert!(fits || context < 100, "{dose} of {context}");
+            let larger = (dose + 2) * 101 / 100 + ANSWER_TOKENS_MAX;
+            assert!(larger > context, "{dose} of {context} is too small");
+        }
     }
 
     #[test]

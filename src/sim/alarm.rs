@@ -29,12 +29,13 @@ impl Alarm {
         Self::Tokio
     }
 
-    /// Waits until `moment`; a moment that has passed is now.
-    pub(super) async fn until(&mut self, moment: Instant) {
+    /// Waits until `moment`; a moment that has passed is now. Of a `crowd` of
+    /// moments, those close to each other are one.
+    pub(super) async fn until(&mut self, moment: Instant, crowd: bool) {
         #[cfg(target_os = "linux")]
         if let Self::Kernel(timer) = self {
             let left = moment.saturating_duration_since(Instant::now());
-            if left.is_zero() || timer.ring(left).await.is_ok() {
+            if left.is_zero() || timer.ring(left, crowd).await.is_ok() {
                 return;
             }
             *self = Self::Tokio;
@@ -57,6 +58,8 @@ mod kernel {
     /// leaves in one go: setting a timer for each of 100,000 tokens a second
     /// would cost more than sending them.
     const SHORTEST: Duration = Duration::from_micros(50);
+    /// The same where much falls due.
+    const SHORTEST_OF_MANY: Duration = Duration::from_micros(200);
 
     /// A kernel timer that tokio waits for.
     pub(in crate::sim) struct Timer(AsyncFd<Descriptor>);
@@ -82,8 +85,9 @@ mod kernel {
         }
 
         /// Waits for `left`, from now.
-        pub(super) async fn ring(&self, left: Duration) -> io::Result<()> {
-            let set = Expiration::OneShot(TimeSpec::from_duration(left.max(SHORTEST)));
+        pub(super) async fn ring(&self, left: Duration, crowd: bool) -> io::Result<()> {
+            let shortest = if crowd { SHORTEST_OF_MANY } else { SHORTEST };
+            let set = Expiration::OneShot(TimeSpec::from_duration(left.max(shortest)));
             self.0.get_ref().0.set(set, TimerSetTimeFlags::empty())?;
             let mut ready = self.0.readable().await?;
             // Setting it again disarms what has rung, so nothing has to be read.

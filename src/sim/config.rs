@@ -168,6 +168,9 @@ pub struct Config {
     pub prompt_tokens_details: bool,
     /// Development endpoints: reset, abort, server info.
     pub dev_mode: bool,
+    /// Whether every answer carries `X-Request-Id`: the request's own or a new
+    /// one.
+    pub request_id_headers: bool,
     /// Tokens per stream event after the first.
     pub stream_interval: u32,
     /// Comments sent this often before the first token.
@@ -217,6 +220,7 @@ impl Default for Config {
             counting: LookupCounting::default(),
             prompt_tokens_details: true,
             dev_mode: true,
+            request_id_headers: false,
             stream_interval: 1,
             sse_keep_alive: None,
             api_key: None,

@@ -51,12 +51,10 @@ pub(super) fn reset(shared: &Shared, query: &str) -> Answer {
     } else {
         let now = shared.now();
         let external = asks("reset_external") && !faults.keep_external;
-        let mut core = shared.lock();
-        core.engine.advance(now);
-        core.hand_out();
-        let done = core.engine.reset(asks("reset_running_requests"), external);
-        core.hand_out();
-        drop(core);
+        let done = shared.act(|core| {
+            core.engine.advance(now);
+            core.engine.reset(asks("reset_running_requests"), external)
+        });
         shared.news.notify_one();
         done
     };

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "edge: the server's own clock")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -34,6 +35,11 @@ pub(super) struct Shared {
     /// Wall time of the start, in seconds since 1970.
     started: f64,
     origin: Instant,
+    /// When the engine has something to do next; the greatest number for never.
+    next_due: AtomicU64,
+    told: AtomicU64,
+    /// Ids given to answers so far.
+    ids: AtomicU64,
     core: Mutex<Core>,
 }
 
@@ -45,6 +51,10 @@ pub(super) struct Core {
     pub(super) engine: Engine,
     /// By rank and slot: whose tokens these are.
     mail: Vec<Vec<Option<Recipient>>>,
+    /// Mailboxes with news that nobody was told of yet.
+    news: Vec<Arc<Mailbox>>,
+    /// An empty list for the next ones.
+    spare: Vec<Arc<Mailbox>>,
     http: HttpAccount,
     /// Generation requests so far.
     pub(super) requests: u64,
@@ -69,6 +79,8 @@ impl Shared {
         let engine = Engine::new(&config);
         let core = Core {
             mail: vec![Vec::new(); engine.ranks()],
+            news: Vec::new(),
+            spare: Vec::new(),
             engine,
             http: HttpAccount::default(),
             requests: 0,
@@ -84,6 +96,9 @@ impl Shared {
             news: Notify::new(),
             started,
             origin: Instant::now(),
+            next_due: AtomicU64::new(u64::MAX),
+            told: AtomicU64::new(0),
+            ids: AtomicU64::new(0),
             core: Mutex::new(core),
             config,
             tokenizer,
@@ -124,26 +139,62 @@ impl Shared {
         seconds
     }
 
+    /// Does something to the engine, and tells the streams what came of it
+    /// once the lock is open again.
+    pub(super) fn act<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
+        let mut core = self.lock();
+        let result = act(&mut core);
+        core.hand_out();
+        let spare = std::mem::take(&mut core.spare);
+        let mut news = std::mem::replace(&mut core.news, spare);
+        let due = core.engine.next_due().map_or(u64::MAX, |at| at.0);
+        self.next_due.store(due, Ordering::Relaxed);
+        drop(core);
+        if news.is_empty() {
+            return result;
+        }
+        self.told.fetch_add(news.len() as u64, Ordering::Relaxed);
+        for mailbox in news.drain(..) {
+            mailbox.ring();
+        }
+        self.lock().spare = news;
+        result
+    }
+
     /// Lets everything happen that is due; says when the next thing is.
     pub(super) fn advance(&self) -> Option<RunOffset> {
         let now = self.now();
-        let mut core = self.lock();
-        core.engine.advance(now);
-        core.hand_out();
-        core.engine.next_due()
+        self.act(|core| core.engine.advance(now));
+        let due = self.next_due.load(Ordering::Relaxed);
+        (due < u64::MAX).then_some(RunOffset(due))
     }
 
-    /// Takes a request's sequences in: one per choice, on one rank.
+    /// Tokens that streams were told of so far.
+    pub(super) fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// The same where something is due: what takes long on a connection's task
+    /// calls this before, so that no token waits for it.
+    pub(super) fn catch_up(&self) {
+        if self.now().0 >= self.next_due.load(Ordering::Relaxed) {
+            self.advance();
+        }
+    }
+
+    /// Takes in the sequences of a request that was read at `arrived`: one per
+    /// choice, on one rank.
     pub(super) fn submit(
         self: &Arc<Self>,
         core: &mut Core,
+        arrived: RunOffset,
         submissions: Vec<Submission>,
     ) -> Ticket {
         let now = self.now();
         let mailbox = Arc::new(Mailbox::new(submissions.len()));
         let mut keys = Vec::with_capacity(submissions.len());
         for (choice, submission) in submissions.into_iter().enumerate() {
-            let key = core.engine.submit(now, submission);
+            let key = core.engine.submit_late(arrived, now, submission);
             core.hand_out();
             let mail = &mut core.mail[key.rank];
             if mail.len() <= key.slot {
@@ -167,9 +218,7 @@ impl Shared {
     /// A request of somebody else arrives; nobody reads its answer.
     pub(super) fn submit_foreign(&self, submission: Submission) {
         let now = self.now();
-        let mut core = self.lock();
-        core.engine.submit(now, submission);
-        core.hand_out();
+        self.act(|core| core.engine.submit(now, submission));
     }
 
     pub(super) fn record(&self, exchange: Exchange) {
@@ -179,9 +228,8 @@ impl Shared {
     /// The metrics page as of now (or of before, where counters lag).
     pub(super) fn page(&self) -> Page {
         let faults = &self.config.faults;
-        let mut core = self.lock();
-        core.engine.advance(self.now());
-        core.hand_out();
+        self.advance();
+        let core = self.lock();
         let accounts = core.lagging.clone().unwrap_or_else(|| core.accounts());
         let ranks = accounts.into_iter().enumerate().map(|(rank, account)| {
             let missing = faults
@@ -212,6 +260,11 @@ impl Shared {
         }
     }
 
+    /// A number for the id of an answer, from 0.
+    pub(super) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Name of the second model, where there is one.
     pub(super) fn second_model(&self) -> String {
         format!("{}-second", self.config.model)
@@ -233,9 +286,10 @@ impl Shared {
 }
 
 impl Core {
-    /// Tells every mailbox what was delivered.
-    pub(super) fn hand_out(&mut self) {
-        for delivery in self.engine.take_deliveries() {
+    /// Leaves word of what was delivered in the mailboxes.
+    fn hand_out(&mut self) {
+        let deliveries = self.engine.take_deliveries();
+        for delivery in &deliveries {
             let Key { rank, slot } = delivery.key;
             let Some(place) = self.mail[rank].get_mut(slot) else {
                 continue;
@@ -243,11 +297,13 @@ impl Core {
             let Some((mailbox, choice)) = place else {
                 continue;
             };
-            mailbox.deliver(*choice, &delivery);
+            mailbox.deliver(*choice, delivery);
+            self.news.push(Arc::clone(mailbox));
             if delivery.finish.is_some() {
                 *place = None;
             }
         }
+        self.engine.recycle(deliveries);
     }
 
     fn accounts(&self) -> Vec<(Account, Gauges)> {

@@ -14,6 +14,11 @@ use crate::sim::core::Shared;
 use crate::sim::engine::Submission;
 use crate::units::RunOffset;
 
+/// Rounds in a row, while tokens fall due faster than they leave, before
+/// connections get a turn.
+const ROUNDS: u32 = 8;
+/// Tokens between two rounds from which on they come close after each other.
+const CROWD: u64 = 4;
 /// Length of somebody else's prompts and outputs, in tokens.
 const FOREIGN_PROMPT: u32 = 200;
 const FOREIGN_OUTPUT: u32 = 8;
@@ -22,30 +27,38 @@ const FOREIGN_OUTPUT: u32 = 8;
 pub(super) async fn drive(shared: Arc<Shared>, cancel: CancellationToken) {
     let mut alarm = Alarm::new(shared.config.precise_timers);
     let mut chores = Chores::new(&shared);
+    let mut told = 0;
+    let mut rounds = 0_u32;
     loop {
         let due = shared.advance();
         chores.run(&shared);
         let next = [due, chores.next()].into_iter().flatten().min();
         let until = next.map(|at| shared.moment(at));
+        let crowd = shared.told() - told >= CROWD;
+        told = shared.told();
         if next.is_some_and(|at| at <= shared.now()) {
-            // Something is due already; still let others run.
-            tokio::task::yield_now().await;
+            // Something is due already; still let others run now and then.
+            rounds += 1;
+            if rounds.is_multiple_of(ROUNDS) {
+                tokio::task::yield_now().await;
+            }
             if cancel.is_cancelled() {
                 return;
             }
             continue;
         }
+        rounds = 0;
         tokio::select! {
             () = cancel.cancelled() => return,
             () = shared.news.notified() => {}
-            () = wait(&mut alarm, until) => {}
+            () = wait(&mut alarm, until, crowd) => {}
         }
     }
 }
 
-async fn wait(alarm: &mut Alarm, until: Option<Instant>) {
+async fn wait(alarm: &mut Alarm, until: Option<Instant>, crowd: bool) {
     match until {
-        Some(until) => alarm.until(until).await,
+        Some(until) => alarm.until(until, crowd).await,
         None => std::future::pending().await,
     }
 }

@@ -10,20 +10,24 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::sim::body::{Resets, State, StreamBody, keep_alive};
+use crate::sim::body::StreamBody;
 use crate::sim::config::Pace;
 use crate::sim::core::{Shared, Ticket};
 use crate::sim::engine::Finish;
 use crate::sim::events::Events;
 use crate::sim::http::{Answer, Asked};
+use crate::sim::line::Line;
 use crate::sim::mishap::{Bender, Fate, fate};
-use crate::sim::prepare::{Started, rank_of, start};
+use crate::sim::prepare::{Admission, Started, rank_of, start};
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::DONE;
+use crate::sim::stream::{Speech, State, Stream};
 use crate::sim::truth::Row;
 use crate::sim::wire::{self, Wanted};
 
@@ -33,15 +37,17 @@ const INLINE_BYTES_MAX: usize = 32 << 10;
 /// Answers a generation request.
 pub(super) async fn generate(
     shared: &Arc<Shared>,
-    connection: Arc<dyn Resets>,
+    line: Arc<Line>,
     asked: &Asked,
     chat: bool,
     body: Bytes,
 ) -> Result<Answer, Refusal> {
     let number = shared.count_request();
     let faults = &shared.config.faults;
+    let mut arrived = asked.arrived;
     if let Some(delay) = faults.slow_first_byte {
         tokio::time::sleep(delay).await;
+        arrived = shared.now();
     }
     let fate = fate(faults, &shared.seed, number);
     refuse_by_fate(shared, fate)?;
@@ -72,9 +78,10 @@ pub(super) async fn generate(
         return Ok(Answer::canned([event, DONE.to_owned()]));
     }
     let large = body.len() > INLINE_BYTES_MAX;
+    let admission = Admission { id, rank, arrived };
     let begin = {
         let shared = Arc::clone(shared);
-        move || start(&shared, &wanted, rank, id)
+        move || start(&shared, &wanted, admission)
     };
     let started = if large {
         tokio::task::spawn_blocking(begin)
@@ -86,8 +93,8 @@ pub(super) async fn generate(
     if !stream {
         return Ok(Answer::json(whole(shared, started).await));
     }
-    let stream = streamed(shared, connection, asked, started, number, fate);
-    Ok(Answer::stream(Box::new(stream)))
+    let stream = streamed(shared, asked, started, number, fate);
+    Ok(Answer::stream(StreamBody(Speech::new(stream, line))))
 }
 
 /// A number that no other request of this server has.
@@ -110,12 +117,11 @@ fn refuse_by_fate(shared: &Shared, fate: Fate) -> Result<(), Refusal> {
 
 fn streamed(
     shared: &Arc<Shared>,
-    connection: Arc<dyn Resets>,
     asked: &Asked,
     started: Started,
     number: u64,
     fate: Fate,
-) -> StreamBody {
+) -> Stream {
     let Started {
         ticket,
         shape,
@@ -141,13 +147,12 @@ fn streamed(
         shared.config.stream_interval,
         matches!(shared.config.pace, Pace::Batched(_)),
     );
-    StreamBody {
+    Stream {
         shared: Arc::clone(shared),
         ticket,
         events,
         breaks: fate.breaks,
         bender: Bender::new(&shared.config.faults, &shared.seed, number),
-        connection,
         keep_alive: keep_alive(shared.config.sse_keep_alive),
         row,
         exchange: asked.exchange(handler, 200),
@@ -157,6 +162,17 @@ fn streamed(
         token_events: 0,
         state: State::Speaks,
     }
+}
+
+/// A timer for comments before the first token.
+fn keep_alive(every: Option<Duration>) -> Option<Interval> {
+    every.filter(|every| !every.is_zero()).map(|every| {
+        let mut interval = tokio::time::interval(every);
+        // The first tick of an interval is at once.
+        interval.reset();
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        interval
+    })
 }
 
 fn check_model(shared: &Shared, wanted: &Wanted) -> Result<(), Refusal> {

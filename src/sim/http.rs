@@ -13,25 +13,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
-    SERVER, VARY,
+    ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    RETRY_AFTER, SERVER, VARY,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
-use crate::sim::body::{ReplyBody, Resets, StreamBody};
+use crate::sim::body::{ReplyBody, StreamBody};
 use crate::sim::config::Release;
 use crate::sim::control::{detokenize, metrics, models, reset, tokenize};
 use crate::sim::core::Shared;
 use crate::sim::generate::generate;
+use crate::sim::line::Line;
+use crate::sim::operator;
 use crate::sim::page::Exchange;
 use crate::sim::refusal::Refusal;
 use crate::sim::truth::monotonic_nanos;
+use crate::units::RunOffset;
 
 /// Longest wait for a request's body.
 const BODY_WAIT: Duration = Duration::from_secs(60);
 
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
@@ -45,6 +49,8 @@ pub(super) struct Asked {
     pub(super) began: f64,
     /// Monotonic time of its last byte, in nanoseconds.
     pub(super) received_ns: u64,
+    /// The same moment by the server's clock.
+    pub(super) arrived: RunOffset,
 }
 
 impl Asked {
@@ -91,6 +97,9 @@ enum Route {
     Version,
     Reset,
     Abort,
+    Pause,
+    Resume,
+    IsPaused,
     ServerInfo,
 }
 
@@ -113,6 +122,9 @@ const ROUTES: &[(&str, Route, &[Method])] = &[
     ("/version", Route::Version, &[Method::GET]),
     ("/reset_prefix_cache", Route::Reset, &[Method::POST]),
     ("/abort_requests", Route::Abort, &[Method::POST]),
+    ("/pause", Route::Pause, &[Method::POST]),
+    ("/resume", Route::Resume, &[Method::POST]),
+    ("/is_paused", Route::IsPaused, &[Method::GET]),
     ("/server_info", Route::ServerInfo, &[Method::GET]),
 ];
 
@@ -130,7 +142,7 @@ pub(super) struct Answer {
 enum AnswerBody {
     Whole(Bytes),
     /// The stream records its exchange itself, when it ends.
-    Stream(Box<StreamBody>),
+    Stream(StreamBody),
     Canned(VecDeque<Bytes>),
 }
 
@@ -146,7 +158,7 @@ impl Answer {
     }
 
     /// A stream of events.
-    pub(super) fn stream(stream: Box<StreamBody>) -> Self {
+    pub(super) fn stream(stream: StreamBody) -> Self {
         Self::events(AnswerBody::Stream(stream))
     }
 
@@ -193,9 +205,10 @@ impl From<Refusal> for Answer {
 /// Answers one request. Never fails: what goes wrong is an answer, too.
 pub(super) async fn answer(
     shared: Arc<Shared>,
-    connection: Arc<dyn Resets>,
+    line: Arc<Line>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
+    shared.catch_up();
     let (head, body) = request.into_parts();
     let mut asked = Asked {
         method: head.method,
@@ -204,13 +217,14 @@ pub(super) async fn answer(
         headers: head.headers,
         began: shared.wall(),
         received_ns: 0,
+        arrived: RunOffset::default(),
     };
     let listed = ROUTES.iter().find(|(path, ..)| *path == asked.path);
     let handler = listed.map_or("none", |(path, ..)| path);
     let answer = match listed {
         None => Refusal::not_found().into(),
         Some((_, route, methods)) => {
-            dispatch(&shared, connection, &mut asked, *route, methods, body).await
+            dispatch(&shared, line, &mut asked, *route, methods, body).await
         }
     };
     Ok(respond(&shared, &asked, handler, answer))
@@ -218,13 +232,21 @@ pub(super) async fn answer(
 
 /// Whether a route exists on this server.
 fn exists(shared: &Shared, route: Route) -> bool {
-    let development = matches!(route, Route::Reset | Route::Abort | Route::ServerInfo);
+    let development = matches!(
+        route,
+        Route::Reset
+            | Route::Abort
+            | Route::Pause
+            | Route::Resume
+            | Route::IsPaused
+            | Route::ServerInfo
+    );
     shared.config.dev_mode || !development
 }
 
 async fn dispatch(
     shared: &Arc<Shared>,
-    connection: Arc<dyn Resets>,
+    line: Arc<Line>,
     asked: &mut Asked,
     route: Route,
     methods: &'static [Method],
@@ -250,12 +272,16 @@ async fn dispatch(
         Err(refusal) => return refusal.into(),
     };
     asked.received_ns = monotonic_nanos();
+    asked.arrived = shared.now();
     let answer = match route {
         Route::Completions | Route::Chat => {
-            generate(shared, connection, asked, route == Route::Chat, body).await
+            generate(shared, line, asked, route == Route::Chat, body).await
         }
         Route::Tokenize => tokenize(shared, &body),
         Route::Detokenize => detokenize(shared, &body),
+        Route::Abort => operator::abort(shared, &body),
+        Route::Pause => operator::pause(shared, &asked.query).await,
+        Route::Resume => Ok(operator::resume(shared)),
         _ => Ok(control(shared, asked, route)),
     };
     answer.unwrap_or_else(Answer::from)
@@ -297,12 +323,7 @@ fn control(shared: &Arc<Shared>, asked: &Asked, route: Route) -> Answer {
         )),
         Route::Models => Answer::json(models(shared)),
         Route::Reset => reset(shared, &asked.query),
-        Route::Abort => {
-            let mut core = shared.lock();
-            core.engine.abort_all();
-            core.hand_out();
-            Answer::empty()
-        }
+        Route::IsPaused => operator::is_paused(shared),
         Route::ServerInfo => Answer::json(format!(
             "{{\"vllm_config\":\"simulated vLLM {}\"}}",
             shared.config.release.version()
@@ -351,5 +372,21 @@ fn respond(
     if !(answer.deep && shared.config.release == Release::V0_24) {
         headers.insert(VARY, HeaderValue::from_static("Origin"));
     }
+    if shared.config.request_id_headers
+        && let Some(id) = request_id(shared, asked)
+    {
+        headers.insert(X_REQUEST_ID, id);
+    }
     response
+}
+
+/// The request's own id, or a new one.
+fn request_id(shared: &Shared, asked: &Asked) -> Option<HeaderValue> {
+    if let Some(own) = asked.headers.get(X_REQUEST_ID) {
+        return Some(own.clone());
+    }
+    let number = shared.next_id();
+    let mut stream = shared.seed.stream(&format!("sim/request-id/{number}"));
+    let id = format!("{:016x}{:016x}", stream.next_u64(), stream.next_u64());
+    HeaderValue::try_from(id).ok()
 }

@@ -3,15 +3,23 @@
 //! several tokens at once, as with the real server.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{OnceLock, Weak};
 
 use futures_util::task::AtomicWaker;
 
 use crate::sim::engine::{Delivery, Finish};
 
+/// Somebody who may deal with news at once, without being woken.
+pub(super) trait Listener: Send + Sync {
+    /// True when nothing is left to do.
+    fn hear(&self) -> bool;
+}
+
 /// Progress of all choices of one response.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) waker: AtomicWaker,
+    listener: OnceLock<Weak<dyn Listener>>,
     choices: Vec<Progress>,
 }
 
@@ -38,11 +46,30 @@ impl Mailbox {
     pub(super) fn new(choices: usize) -> Self {
         Self {
             waker: AtomicWaker::new(),
+            listener: OnceLock::new(),
             choices: (0..choices).map(|_| Progress::default()).collect(),
         }
     }
 
-    /// Leaves word, and wakes whoever waits.
+    /// Names who hears of news first; the first one named stays.
+    pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
+        self.listener.get_or_init(|| listener);
+    }
+
+    /// Tells of news: the listener, or else whoever waits. Without the lock
+    /// under which they were delivered.
+    pub(super) fn ring(&self) {
+        let heard = self
+            .listener
+            .get()
+            .and_then(Weak::upgrade)
+            .is_some_and(|listener| listener.hear());
+        if !heard {
+            self.waker.wake();
+        }
+    }
+
+    /// Leaves word; [`Self::ring`] tells of it.
     pub(super) fn deliver(&self, choice: usize, delivery: &Delivery) {
         let progress = &self.choices[choice];
         progress.cached.store(delivery.cached, Ordering::Relaxed);
@@ -52,7 +79,6 @@ impl Mailbox {
         if let Some(finish) = delivery.finish {
             progress.finish.store(code(finish), Ordering::Release);
         }
-        self.waker.wake();
     }
 
     pub(super) fn read(&self, choice: usize) -> Reading {

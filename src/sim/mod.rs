@@ -8,9 +8,9 @@
 //! delivers into answers:
 //!
 //! ```text
-//! http → wire → prepare → engine → mailbox → events → body → client
-//!                            ↑
-//!                          driver
+//! http → wire → prepare → engine → mailbox → events → stream → line → client
+//!                            ↑                           ↓
+//!                          driver                      body
 //! ```
 
 mod alarm;
@@ -25,15 +25,20 @@ mod events;
 mod faults;
 mod generate;
 mod http;
+mod line;
 mod mailbox;
 mod mishap;
 mod model;
+mod operator;
 mod page;
 mod prepare;
 mod refusal;
 mod reply;
 mod server;
+mod stop;
+mod stream;
 mod toy;
+mod traceback;
 mod truth;
 mod wire;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::rng::Seed;
 use crate::sim::config::SimError;
+use crate::sim::stop::{Reason, Stops};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
 /// Words the model knows; more add nothing but memory.
@@ -36,9 +37,15 @@ pub(super) struct Model {
 pub(super) struct Output {
     /// Token ids, the end token included where it stops by itself.
     pub(super) ids: Arc<[u32]>,
-    /// Whether the last id is the end token, which has no text.
+    /// Whether it ends before its limit: by the end token, which is the last id
+    /// and has no text, or by a stop of the request.
     pub(super) stops: bool,
     texts: Texts,
+    /// What each token lets out, where it is not the token's own text: a stop
+    /// string might begin in it. Inside a JSON string.
+    shown: Option<Vec<Box<str>>>,
+    /// What ended it, if the request named it: a JSON value.
+    pub(super) stop_reason: Option<Box<str>>,
     /// Text that comes out with the first token (an echo of the prompt).
     pub(super) lead: Option<Box<str>>,
 }
@@ -55,6 +62,11 @@ enum Texts {
 pub(super) fn json_text(text: &str) -> Box<str> {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].into()
+}
+
+/// The text behind what stands inside a JSON string.
+pub(super) fn plain_text(json: &str) -> String {
+    serde_json::from_str(&format!("\"{json}\"")).unwrap_or_default()
 }
 
 impl Model {
@@ -92,6 +104,8 @@ impl Model {
             ids: ids.chain(stops.then_some(self.end)).collect(),
             stops,
             texts: Texts::Words(picks),
+            shown: None,
+            stop_reason: None,
             lead: None,
         }
     }
@@ -123,8 +137,40 @@ impl Model {
             ids: ids.into(),
             stops,
             texts: Texts::Own(texts),
+            shown: None,
+            stop_reason: None,
             lead: None,
         })
+    }
+
+    /// Ends an output where the request wants it ended.
+    pub(super) fn stop(&self, mut output: Output, stops: &Stops) -> Output {
+        if stops.is_empty() {
+            return output;
+        }
+        let texts: Vec<String> = (0..output.ids.len())
+            .map(|at| plain_text(self.text(&output, at)))
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let stopped = stops.apply(&output.ids, &texts);
+        output.shown = Some(stopped.texts.iter().map(|text| json_text(text)).collect());
+        if let Some(reason) = stopped.reason {
+            output.ids = output.ids[..stopped.texts.len()].into();
+            output.stops = true;
+            output.stop_reason = Some(match reason {
+                Reason::Text(text) => format!("\"{}\"", json_text(&text)).into(),
+                Reason::Token(id) => id.to_string().into(),
+            });
+        }
+        output
+    }
+
+    /// What the token at `at` lets out, as it stands inside a JSON string.
+    pub(super) fn shown<'a>(&'a self, output: &'a Output, at: usize) -> &'a str {
+        match &output.shown {
+            None => self.text(output, at),
+            Some(texts) => texts.get(at).map_or("", |text| text),
+        }
     }
 
     /// Text of the token at `at`, as it stands inside a JSON string.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::kvcache::{BlockHash, ChainHasher};
 use crate::sim::answers;
 use crate::sim::config::{Answers, Release};
-use crate::sim::core::{Shared, Ticket};
+use crate::sim::core::{Core, Shared, Ticket};
 use crate::sim::engine::Submission;
 use crate::sim::model::{Output, json_text};
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::{Choice, Shape};
 use crate::sim::wire::{Prompt, Wanted};
 use crate::tokenizer::TokenizerError;
+use crate::units::RunOffset;
 
 /// Ids at the end of a prompt that may hold half a character.
 const CHARACTER_IDS_MAX: usize = 6;
@@ -22,6 +23,16 @@ pub(super) struct Started {
     pub(super) ticket: Ticket,
     pub(super) shape: Shape,
     pub(super) choices: Vec<Choice>,
+}
+
+/// What is known of a request besides its body.
+pub(super) struct Admission {
+    /// Of the answer.
+    pub(super) id: String,
+    /// The rank its header asks for.
+    pub(super) rank: Option<usize>,
+    /// When its last byte was read.
+    pub(super) arrived: RunOffset,
 }
 
 /// A prompt as the engine sees it.
@@ -85,8 +96,7 @@ pub(super) fn rank_of(header: Option<&str>, ranks: usize) -> Result<Option<usize
 pub(super) fn start(
     shared: &Arc<Shared>,
     wanted: &Wanted,
-    rank: Option<usize>,
-    id: String,
+    asked: Admission,
 ) -> Result<Started, Refusal> {
     let prompts = encode_prompts(shared, wanted)?;
     let mut sayings = Vec::new();
@@ -97,7 +107,7 @@ pub(super) fn start(
     }
     let block = shared.config.block;
     let shape = Shape {
-        id,
+        id: asked.id,
         created: shared.wall_seconds(),
         model: wanted
             .model
@@ -116,7 +126,7 @@ pub(super) fn start(
             .map(|prompt| block.floor(prompt.ids.len() as u64))
             .sum(),
     };
-    let (ticket, outputs) = submit(shared, wanted, &prompts, sayings, rank)?;
+    let (ticket, outputs) = submit(shared, wanted, &prompts, sayings, asked.rank, asked.arrived)?;
     let choices = outputs
         .into_iter()
         .enumerate()
@@ -179,7 +189,7 @@ fn encode_prompts(shared: &Shared, wanted: &Wanted) -> Result<Vec<Encoded>, Refu
 fn limit(shared: &Shared, wanted: &Wanted, tokens: u64) -> Result<u64, Refusal> {
     let context = shared.config.max_model_len;
     if tokens == 0 {
-        return Err(Refusal::empty_prompt(shared.config.release));
+        return Err(Refusal::empty_prompt(shared.config.release, b""));
     }
     match shared.config.release {
         Release::V0_32 => {
@@ -236,6 +246,10 @@ fn saying(
             stale: None,
         },
     };
+    said.right = shared.model.stop(said.right, &wanted.stops);
+    said.stale = said
+        .stale
+        .map(|stale| shared.model.stop(stale, &wanted.stops));
     said.right.lead = lead(shared, wanted, prompt)?;
     Ok(said)
 }
@@ -308,8 +322,20 @@ fn submit(
     prompts: &[Encoded],
     sayings: Vec<Saying>,
     rank: Option<usize>,
+    arrived: RunOffset,
 ) -> Result<(Ticket, Vec<Output>), Refusal> {
-    let mut core = shared.lock();
+    shared.act(|core| submit_to(core, shared, wanted, prompts, sayings, rank, arrived))
+}
+
+fn submit_to(
+    core: &mut Core,
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    prompts: &[Encoded],
+    sayings: Vec<Saying>,
+    rank: Option<usize>,
+    arrived: RunOffset,
+) -> Result<(Ticket, Vec<Output>), Refusal> {
     let rank = rank.unwrap_or_else(|| core.engine.route());
     if let Some(most) = shared.config.max_queued_requests
         && core.engine.waiting(rank) >= most
@@ -342,7 +368,7 @@ fn submit(
         });
         outputs.push(output);
     }
-    Ok((shared.submit(&mut core, submissions), outputs))
+    Ok((shared.submit(core, arrived, submissions), outputs))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::sim::config::Release;
+use crate::sim::traceback::{python, traceback};
 
 /// An answer that refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,20 @@ impl Refusal {
         Self::error(400, VALIDATION, message, Some(param))
     }
 
+    /// 400 of the framework in its own words.
+    pub(super) fn framework(message: &str) -> Self {
+        Self::error(400, VALIDATION, message.to_owned(), None)
+    }
+
+    /// A way to pause that does not exist.
+    pub(super) fn pause_mode(mode: &str) -> Self {
+        let known = "'abort', 'wait' or 'keep'";
+        let problem = format!(
+            "{{'type': 'literal_error', 'loc': 'query.mode', 'msg': \"Input should be {known}\", 'input': '{mode}', 'ctx': {{'expected': \"{known}\"}}}}"
+        );
+        Self::validation("query.mode", &problem)
+    }
+
     /// A field that has to be there.
     pub(super) fn missing(field: &str) -> Self {
         let problem =
@@ -69,29 +84,54 @@ impl Refusal {
         Self::validation(&format!("body.{field}"), &problem)
     }
 
-    /// A value whose meaning is refused. 0.24.0 lets its framework say so
-    /// (its answers also carry a traceback, which is left out here).
-    pub(super) fn invalid(release: Release, param: &str, message: &str) -> Self {
+    /// A value whose meaning is refused. 0.24.0 lets its framework say so, which
+    /// repeats the body.
+    pub(super) fn invalid(release: Release, param: &str, message: &str, body: &[u8]) -> Self {
         match release {
             Release::V0_32 => {
                 Self::bad_request(format!("{message} (parameter={param})"), Some(param))
             }
-            Release::V0_24 => Self::validation(
-                param,
-                &format!(
-                    "{{'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, {message} (parameter={param})'}}"
-                ),
-            ),
+            Release::V0_24 => {
+                let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+                Self::validation(
+                    param,
+                    &format!(
+                        "{{'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, {message} (parameter={param})', 'input': {}, 'ctx': {{'error': VLLMValidationError('{message}')}}}}",
+                        python(&body)
+                    ),
+                )
+            }
         }
     }
 
     /// No prompt at all.
-    pub(super) fn empty_prompt(release: Release) -> Self {
+    pub(super) fn empty_prompt(release: Release, body: &[u8]) -> Self {
         Self::invalid(
             release,
             "prompt",
             "Either prompt or prompt_embeds must be provided and non-empty.",
+            body,
         )
+    }
+
+    /// What the framework refused with the traceback that 0.24.0 adds.
+    pub(super) fn traced(mut self, release: Release, chat: bool) -> Self {
+        if let (Release::V0_24, Form::Error { message, kind, .. }) = (release, &mut self.form)
+            && *kind == VALIDATION
+            && let Some((_, problem)) = message.split_once("\n  ")
+        {
+            let lines = traceback(problem, chat);
+            message.push_str(&lines);
+        }
+        self
+    }
+
+    /// A stop that is neither text nor a list of texts.
+    pub(super) fn stop_type(stop: &str) -> Self {
+        let message = format!(
+            "2 validation errors:\n  {{'type': 'string_type', 'loc': 'body.stop', 'msg': 'Input should be a valid string', 'input': '{stop}'}}\n  {{'type': 'list_type', 'loc': 'body.stop', 'msg': 'Input should be a valid list', 'input': '{stop}'}}"
+        );
+        Self::error(400, VALIDATION, message, Some("body.stop"))
     }
 
     /// A number below its minimum.

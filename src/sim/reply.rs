@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::sim::config::Release;
 use crate::sim::engine::Finish;
-use crate::sim::model::{Model, Output, json_text};
+use crate::sim::model::{Model, Output, json_text, plain_text};
 
 /// What all events of one response share.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Shape {
             into.extend_from_slice(lead.as_bytes());
         }
         for at in stretch.from..stretch.until {
-            into.extend_from_slice(model.text(&choice.output, at).as_bytes());
+            into.extend_from_slice(model.shown(&choice.output, at).as_bytes());
         }
         let sends_ids = self.return_token_ids && !self.chat && first;
         let plain = stretch.finish.is_none()
@@ -144,17 +144,18 @@ impl Shape {
         let said = &choice.output.ids[stretch.from..stretch.until];
         let ids = ids_or_null(self.return_token_ids.then_some(said));
         let reason = reason_or_null(stretch.finish);
+        let stop = stop_reason(choice, stretch.finish);
         let mut tail = if self.chat {
             let stop = match stretch.finish {
-                Some(_) => "\"stop_reason\":null,",
-                None => "",
+                Some(_) => format!("\"stop_reason\":{stop},"),
+                None => String::new(),
             };
             format!(
                 "\"}},\"logprobs\":{logprobs},\"finish_reason\":{reason},{stop}\"token_ids\":{ids}}}]"
             )
         } else {
             format!(
-                "\",\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":null,\"prompt_token_ids\":{},\"token_ids\":{ids}}}]",
+                "\",\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":{stop},\"prompt_token_ids\":{},\"token_ids\":{ids}}}]",
                 ids_or_null(prompt_ids),
             )
         };
@@ -286,7 +287,7 @@ impl Shape {
     fn choice(&self, model: &Model, choice: &Choice, tokens: usize, finish: Finish) -> String {
         let mut text = choice.output.lead.as_deref().unwrap_or("").to_owned();
         for at in 0..tokens {
-            text += model.text(&choice.output, at);
+            text += model.shown(&choice.output, at);
         }
         let logprobs = self.logprobs(model, choice, 0, tokens);
         let ids = ids_or_null(
@@ -294,14 +295,15 @@ impl Shape {
                 .then_some(&choice.output.ids[..tokens]),
         );
         let reason = reason_or_null(Some(finish));
+        let stop = stop_reason(choice, Some(finish));
         let index = choice.index;
         if self.chat {
             return format!(
-                "{{\"index\":{index},\"message\":{{\"role\":\"assistant\",\"content\":\"{text}\",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null}},\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":null,\"token_ids\":{ids},\"routed_experts\":null}}"
+                "{{\"index\":{index},\"message\":{{\"role\":\"assistant\",\"content\":\"{text}\",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null}},\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":{stop},\"token_ids\":{ids},\"routed_experts\":null}}"
             );
         }
         format!(
-            "{{\"index\":{index},\"text\":\"{text}\",\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":null,\"token_ids\":{ids},\"prompt_logprobs\":null,\"prompt_token_ids\":{},\"routed_experts\":null}}",
+            "{{\"index\":{index},\"text\":\"{text}\",\"logprobs\":{logprobs},\"finish_reason\":{reason},\"stop_reason\":{stop},\"token_ids\":{ids},\"prompt_logprobs\":null,\"prompt_token_ids\":{},\"routed_experts\":null}}",
             ids_or_null(choice.prompt_ids.as_deref()),
         )
     }
@@ -332,12 +334,12 @@ impl Shape {
         }
         let mut offset = texts(0..from)
             .iter()
-            .map(|text| unescaped(text).chars().count())
+            .map(|text| plain_text(text).chars().count())
             .sum();
         let mut offsets = Vec::new();
         for text in &said {
             offsets.push(usize::to_string(&offset));
-            offset += unescaped(text).chars().count();
+            offset += plain_text(text).chars().count();
         }
         let join = |items: Vec<String>| items.join(",");
         let top = |(text, &chance): (&&str, &f64)| {
@@ -367,7 +369,7 @@ fn alternatives(chance: f64, most: u64) -> impl Iterator<Item = (String, f64)> {
 
 fn chat_logprob(text: &str, chance: f64, most: u64) -> String {
     let item = |text: &str, chance: f64, rest: &str| {
-        let bytes: Vec<String> = unescaped(text)
+        let bytes: Vec<String> = plain_text(text)
             .bytes()
             .map(|byte| byte.to_string())
             .collect();
@@ -388,9 +390,12 @@ fn chat_logprob(text: &str, chance: f64, most: u64) -> String {
     )
 }
 
-/// The text behind what stands inside a JSON string.
-fn unescaped(json: &str) -> String {
-    serde_json::from_str(&format!("\"{json}\"")).unwrap_or_default()
+/// What ended a choice, where its request named it.
+fn stop_reason(choice: &Choice, finish: Option<Finish>) -> &str {
+    match (finish, &choice.output.stop_reason) {
+        (Some(Finish::Stop), Some(reason)) => reason,
+        _ => "null",
+    }
 }
 
 fn reason_or_null(finish: Option<Finish>) -> String {

@@ -4,7 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "edge: sockets, tasks and timers")]
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,16 +11,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::sim::body::Resets;
 use crate::sim::config::{Config, SimError};
 use crate::sim::core::Shared;
 use crate::sim::driver::drive;
 use crate::sim::http::answer;
+use crate::sim::line::{Gate, Line};
 use crate::tokenizer::Tokenizer;
 
 /// How long open exchanges may go on after a shutdown was asked for.
@@ -88,11 +87,10 @@ impl Server {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // Ended connections leave the set here, so that it stays small.
         while tasks.try_join_next().is_some() {}
-        let connection = Arc::new(Connection { socket: None });
         tasks.spawn(serve(
             Arc::clone(&self.shared),
             stream,
-            connection,
+            Arc::new(Line::default()),
             self.cancel.clone(),
         ));
     }
@@ -130,27 +128,6 @@ impl Drop for Server {
     }
 }
 
-/// What a stream may do to its own connection.
-struct Connection {
-    /// A second handle on the socket, kept only where resets may happen.
-    socket: Option<OwnedFd>,
-}
-
-impl Resets for Connection {
-    fn reset_on_close(&self) {
-        let linger = nix::libc::linger {
-            l_onoff: 1,
-            l_linger: 0,
-        };
-        if let Some(socket) = &self.socket
-            && let Err(error) =
-                nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::Linger, &linger)
-        {
-            tracing::warn!(%error, "a connection could not be marked for a reset");
-        }
-    }
-}
-
 async fn accept(shared: Arc<Shared>, listener: TcpListener, cancel: CancellationToken) {
     let slots = Arc::new(Semaphore::new(shared.config.connections_max));
     let mut connections = JoinSet::new();
@@ -164,13 +141,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, cancel: Cancellation
             accepted = listener.accept() => accepted,
         };
         while connections.try_join_next().is_some() {}
+        shared.catch_up();
         match accepted {
             Ok((stream, _)) => {
                 let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
                 connections.spawn(async move {
                     let _slot = slot;
-                    let connection = connection_of(&shared, &stream);
-                    serve(shared, stream, connection, cancel).await;
+                    let line = Arc::new(Line::new(stream));
+                    serve(shared, Gate(Arc::clone(&line)), line, cancel).await;
                 });
             }
             Err(error) => {
@@ -183,34 +161,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, cancel: Cancellation
     while connections.join_next().await.is_some() {}
 }
 
-fn connection_of(shared: &Shared, stream: &TcpStream) -> Arc<Connection> {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::warn!(%error, "TCP_NODELAY could not be set");
-    }
-    let may_reset = shared.config.faults.reset_connection > 0.0;
-    let socket = may_reset
-        .then(|| stream.as_fd().try_clone_to_owned().ok())
-        .flatten();
-    Arc::new(Connection { socket })
-}
-
 /// Serves one connection until it closes, idles too long, or the server stops.
-async fn serve<S>(
-    shared: Arc<Shared>,
-    stream: S,
-    connection: Arc<Connection>,
-    cancel: CancellationToken,
-) where
+async fn serve<S>(shared: Arc<Shared>, stream: S, line: Arc<Line>, cancel: CancellationToken)
+where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let idle = shared.config.keep_alive;
-    let service = service_fn(move |request| {
-        answer(
-            Arc::clone(&shared),
-            Arc::clone(&connection) as Arc<dyn Resets>,
-            request,
-        )
-    });
+    let service =
+        service_fn(move |request| answer(Arc::clone(&shared), Arc::clone(&line), request));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(idle)

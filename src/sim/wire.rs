@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::sim::config::Release;
 use crate::sim::refusal::Refusal;
+use crate::sim::stop::Stops;
 
 /// Output tokens of a completion that names no limit.
 const COMPLETION_TOKENS: u64 = 16;
@@ -50,6 +51,8 @@ pub(super) struct Wanted {
     pub(super) include_usage: bool,
     pub(super) continuous_usage: bool,
     pub(super) ignore_eos: bool,
+    /// What ends the output besides.
+    pub(super) stops: Stops,
     /// The end token is certain as soon as it is allowed.
     pub(super) ends_at_once: bool,
     pub(super) echo: bool,
@@ -93,6 +96,10 @@ struct Raw<'a> {
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     ignore_eos: Option<bool>,
+    #[serde(borrow)]
+    stop: Option<&'a RawValue>,
+    stop_token_ids: Option<Vec<u32>>,
+    include_stop_str_in_output: Option<bool>,
     logit_bias: Option<std::collections::BTreeMap<String, f64>>,
     echo: Option<bool>,
     logprobs: Option<Value>,
@@ -105,12 +112,16 @@ struct Raw<'a> {
 
 /// Reads a completions or chat request.
 pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> {
+    wanted(body, chat, release).map_err(|refusal| refusal.traced(release, chat))
+}
+
+fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> {
     let raw: Raw<'_> =
         serde_json::from_slice(body).map_err(|error| Refusal::json(&error, body, release))?;
     let stream = raw.stream.unwrap_or(false);
     let prompts = match (chat, raw.prompt) {
         (true, _) => Vec::new(),
-        (false, prompt) => read_prompts(prompt, release)?,
+        (false, prompt) => read_prompts(prompt, release, body)?,
     };
     let messages = match (chat, raw.messages) {
         (false, _) => Vec::new(),
@@ -122,6 +133,7 @@ pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, 
             release,
             "stream_options",
             "Stream options can only be defined when `stream=True`.",
+            body,
         ));
     }
     let limit = if chat {
@@ -154,6 +166,12 @@ pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, 
         Some(Value::Number(count)) => count.as_u64(),
         _ => None,
     };
+    let stops = Stops {
+        strings: read_stop(raw.stop)?,
+        tokens: raw.stop_token_ids.unwrap_or_default(),
+        included: raw.include_stop_str_in_output.unwrap_or(false),
+        min_tokens: usize::try_from(min_tokens).unwrap_or(usize::MAX),
+    };
     let options = raw.stream_options.unwrap_or_default();
     let echo = raw.echo.unwrap_or(false);
     Ok(Wanted {
@@ -169,6 +187,7 @@ pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, 
         include_usage: options.include_usage.unwrap_or(false),
         continuous_usage: options.continuous_usage_stats.unwrap_or(false),
         ignore_eos: raw.ignore_eos.unwrap_or(false),
+        stops,
         ends_at_once: raw
             .logit_bias
             .is_some_and(|biases| biases.values().any(|&bias| bias >= BIAS_CERTAIN)),
@@ -179,6 +198,24 @@ pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, 
         salt: raw.cache_salt,
         add_special_tokens: raw.add_special_tokens,
     })
+}
+
+/// A stop string, or a list of them.
+fn read_stop(stop: Option<&RawValue>) -> Result<Vec<String>, Refusal> {
+    let text = stop.map_or("null", |raw| raw.get().trim());
+    let strings = match serde_json::from_str(text) {
+        Ok(Value::Null) => Some(Vec::new()),
+        Ok(Value::String(one)) => Some(vec![one]),
+        _ => serde_json::from_str::<Vec<String>>(text).ok(),
+    };
+    let strings = strings.ok_or_else(|| Refusal::stop_type(text))?;
+    if strings.iter().any(String::is_empty) {
+        return Err(Refusal::bad_request(
+            "stop cannot contain an empty string.".to_owned(),
+            None,
+        ));
+    }
+    Ok(strings)
 }
 
 fn at_least(name: &'static str, value: i64, least: i64) -> Result<u64, Refusal> {
@@ -202,19 +239,23 @@ fn message(message: Message) -> (String, String) {
     (message.role, text)
 }
 
-fn read_prompts(prompt: Option<&RawValue>, release: Release) -> Result<Vec<Prompt>, Refusal> {
+fn read_prompts(
+    prompt: Option<&RawValue>,
+    release: Release,
+    body: &[u8],
+) -> Result<Vec<Prompt>, Refusal> {
     let text = prompt.map_or("null", |raw| raw.get().trim());
     let parsed = if text.starts_with('"') {
         serde_json::from_str(text).map(|text| vec![Prompt::Text(text)])
     } else if !text.starts_with('[') {
-        return Err(Refusal::empty_prompt(release));
+        return Err(Refusal::empty_prompt(release, body));
     } else {
         match text[1..].trim_start().chars().next() {
             Some('"') => serde_json::from_str::<Vec<String>>(text)
                 .map(|texts| texts.into_iter().map(Prompt::Text).collect()),
             Some('[') => serde_json::from_str::<Vec<Vec<u32>>>(text)
                 .map(|lists| lists.into_iter().map(Prompt::Ids).collect()),
-            Some(']') => return Err(Refusal::empty_prompt(release)),
+            Some(']') => return Err(Refusal::empty_prompt(release, body)),
             _ => serde_json::from_str(text).map(|ids| vec![Prompt::Ids(ids)]),
         }
     };
@@ -229,7 +270,7 @@ fn read_prompts(prompt: Option<&RawValue>, release: Release) -> Result<Vec<Promp
         Prompt::Ids(ids) => ids.is_empty(),
     };
     if prompts.iter().any(empty) {
-        return Err(Refusal::empty_prompt(release));
+        return Err(Refusal::empty_prompt(release, body));
     }
     Ok(prompts)
 }

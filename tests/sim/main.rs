@@ -1,5 +1,5 @@
 //! The simulated server through its HTTP face, on paused time and streams
-//! inside the process.
+//! inside the process; `sockets` alone has real ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,10 +9,15 @@
 )]
 
 mod by_hand;
+mod compare;
 mod conformance;
 mod counters;
 mod faults;
 mod limits;
 mod model;
+mod operator;
 mod serving;
+mod sockets;
+mod stops;
+mod table;
 mod wire;

@@ -72,6 +72,9 @@ pub struct SimArgs {
     /// Leave out the development endpoints (`/reset_prefix_cache`, …).
     #[arg(long, help_heading = "Server")]
     no_dev_mode: bool,
+    /// Answer with `X-Request-Id`: the request's own, or a new one.
+    #[arg(long, help_heading = "Server")]
+    enable_request_id_headers: bool,
     /// Seconds after which an idle connection is closed.
     #[arg(long, default_value_t = 5.0, value_name = "S", help_heading = "Server")]
     keep_alive: f64,
@@ -265,6 +268,7 @@ impl SimArgs {
             },
             prompt_tokens_details: !self.faults.no_usage_details,
             dev_mode: !self.no_dev_mode,
+            request_id_headers: self.enable_request_id_headers,
             stream_interval: self.stream_interval,
             sse_keep_alive: self.sse_keep_alive_interval.map(seconds).transpose()?,
             api_key: self.api_key.clone(),

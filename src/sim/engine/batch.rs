@@ -4,6 +4,7 @@
 //! sequence that was admitted last.
 
 use super::Delivery;
+use super::Pause;
 use super::rank::{Rank, index};
 use crate::sim::config::CostModel;
 use crate::units::RunOffset;
@@ -28,7 +29,12 @@ impl Rank {
     pub(super) fn next_step(&self) -> Option<RunOffset> {
         match &self.step {
             Some(step) => Some(step.ends),
-            None if self.waiting.is_empty() && self.running.is_empty() => None,
+            None if self.pause == Pause::All => None,
+            None if self.running.is_empty()
+                && (self.waiting.is_empty() || self.pause == Pause::New) =>
+            {
+                None
+            }
             None => Some(self.clock),
         }
     }
@@ -54,6 +60,9 @@ impl Rank {
     /// Plans the next step at the rank's clock; false when there is nothing
     /// to do (or nothing fits, which only an end elsewhere can change).
     fn begin_step(&mut self, cost: &CostModel) -> bool {
+        if self.pause == Pause::All {
+            return false;
+        }
         let mut scheduled = Vec::new();
         let mut budget = self.rules.step_tokens;
         let preempted = self.schedule_running(&mut scheduled, &mut budget);
@@ -94,7 +103,8 @@ impl Rank {
     }
 
     fn schedule_waiting(&mut self, scheduled: &mut Vec<Scheduled>, budget: &mut u64) {
-        while *budget > 0 && self.running.len() < self.rules.max_sequences {
+        let admits = self.pause == Pause::Off;
+        while admits && *budget > 0 && self.running.len() < self.rules.max_sequences {
             let Some(&slot) = self.waiting.front() else {
                 return;
             };

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::Delivery;
+use super::Pause;
 use super::rank::Rank;
 use crate::units::RunOffset;
 
@@ -32,7 +33,10 @@ impl PartialOrd for Due {
 
 impl Rank {
     pub(super) fn next_fixed(&self) -> Option<RunOffset> {
-        if !self.waiting.is_empty() && !self.blocked {
+        if self.pause == Pause::All {
+            return None;
+        }
+        if !self.waiting.is_empty() && !self.blocked && self.pause == Pause::Off {
             return Some(self.clock);
         }
         self.due.peek().map(|due| due.at)
@@ -49,9 +53,23 @@ impl Rank {
             while self.clock <= now
                 && let Some(slot) = self.admit_whole()
             {
-                self.schedule(slot, self.clock, ttft);
+                // Time counts from the arrival, unless it had to wait.
+                let (clock, freed) = (self.clock, self.freed);
+                let sequence = self.sequence(slot);
+                let from = if sequence.preemptions > 0 {
+                    clock
+                } else {
+                    sequence.arrived.max(freed)
+                };
+                self.schedule(slot, from, ttft);
             }
-            let Some(due) = self.due.peek().copied().filter(|due| due.at <= now) else {
+            let moves = self.pause != Pause::All;
+            let Some(due) = self
+                .due
+                .peek()
+                .copied()
+                .filter(|due| moves && due.at <= now)
+            else {
                 return;
             };
             self.due.pop();
@@ -86,7 +104,8 @@ impl Rank {
 
     /// Admits the front of the queue with blocks for all it will ever hold.
     fn admit_whole(&mut self) -> Option<usize> {
-        let slot = *self.waiting.front().filter(|_| !self.blocked)?;
+        let admits = !self.blocked && self.pause == Pause::Off;
+        let slot = *self.waiting.front().filter(|_| admits)?;
         let submission = &self.sequence(slot).submission;
         let whole = submission.prompt_tokens + submission.output.len() as u64 - 1;
         let known = self.sequence(slot).known();
@@ -98,6 +117,14 @@ impl Rank {
         self.running.push(slot);
         self.publish(slot, known);
         Some(slot)
+    }
+
+    /// Everything that is due is due later by `length`.
+    pub(super) fn delay(&mut self, length: u64) {
+        for mut due in std::mem::take(&mut self.due) {
+            due.at = RunOffset(due.at.0.saturating_add(length));
+            self.due.push(due);
+        }
     }
 
     fn schedule(&mut self, slot: usize, from: RunOffset, delay: Duration) {

@@ -5,12 +5,14 @@
 mod account;
 mod batch;
 mod fixed;
+mod pause;
 mod rank;
 mod tiers;
 
 use std::sync::Arc;
 
 pub(super) use account::{Account, Histogram};
+pub(super) use pause::Pause;
 use rank::Rank;
 
 use crate::kvcache::{BlockHash, ChainHasher};
@@ -168,11 +170,22 @@ impl Engine {
 
     /// Takes a sequence in; it waits until [`Self::advance`].
     pub(super) fn submit(&mut self, now: RunOffset, submission: Submission) -> Key {
+        self.submit_late(now, now, submission)
+    }
+
+    /// The same of a sequence that arrived a moment ago, while the caller was
+    /// busy; its latencies count from then.
+    pub(super) fn submit_late(
+        &mut self,
+        arrived: RunOffset,
+        now: RunOffset,
+        submission: Submission,
+    ) -> Key {
         let rank = match submission.rank {
             Some(rank) => rank,
             None => self.route(),
         };
-        self.ranks[rank].submit(now, submission, &mut self.deliveries)
+        self.ranks[rank].submit(arrived.min(now), now, submission, &mut self.deliveries)
     }
 
     /// Cached tokens a prompt with these hashes would find now.
@@ -195,6 +208,14 @@ impl Engine {
     /// What was delivered since the last call, in order.
     pub(super) fn take_deliveries(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.deliveries)
+    }
+
+    /// Takes an emptied list back, so that the next one needs no memory.
+    pub(super) fn recycle(&mut self, mut deliveries: Vec<Delivery>) {
+        deliveries.clear();
+        if self.deliveries.is_empty() {
+            self.deliveries = deliveries;
+        }
     }
 
     /// The client has gone: the sequence ends, nothing is delivered.

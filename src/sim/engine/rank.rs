@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::account::Account;
 use super::fixed::Due;
 use super::tiers::{ExternalTier, ResumeRule};
-use super::{Delivery, Finish, Gauges, Key, Rules, Submission};
+use super::{Delivery, Finish, Gauges, Key, Pause, Rules, Submission};
 use crate::kvcache::{BlockHash, Lease, PrefixCache};
 use crate::rng::Stream;
 use crate::sim::config::{Config, Pace};
@@ -36,7 +36,7 @@ pub(super) struct Sequence {
     /// And in the external tier.
     pub(super) external: u64,
     pub(super) preemptions: u32,
-    arrived: RunOffset,
+    pub(super) arrived: RunOffset,
     /// First admission.
     pub(super) admitted: Option<RunOffset>,
     first: Option<RunOffset>,
@@ -53,13 +53,13 @@ impl Sequence {
 /// One data-parallel rank.
 #[derive(Debug)]
 pub(super) struct Rank {
-    number: usize,
+    pub(super) number: usize,
     pub(super) rules: Arc<Rules>,
     pub(super) cache: PrefixCache,
     pub(super) resume: ResumeRule,
     pub(super) external: Option<ExternalTier>,
     pub(super) account: Account,
-    sequences: Vec<Option<Sequence>>,
+    pub(super) sequences: Vec<Option<Sequence>>,
     vacant: Vec<usize>,
     pub(super) waiting: VecDeque<usize>,
     pub(super) running: Vec<usize>,
@@ -69,6 +69,11 @@ pub(super) struct Rank {
     pub(super) due: BinaryHeap<Due>,
     /// The front of the queue does not fit until something ends (fixed pace).
     pub(super) blocked: bool,
+    /// When it last began to fit again (fixed pace).
+    pub(super) freed: RunOffset,
+    /// What stands still, and since when.
+    pub(super) pause: Pause,
+    pub(super) paused_at: RunOffset,
     /// Sequences taken in so far.
     serial: u64,
     /// Until when this rank's story is told.
@@ -98,6 +103,9 @@ impl Rank {
             step: None,
             due: BinaryHeap::new(),
             blocked: false,
+            freed: RunOffset::default(),
+            pause: Pause::Off,
+            paused_at: RunOffset::default(),
             serial: 0,
             clock: RunOffset::default(),
             jitter,
@@ -127,6 +135,7 @@ impl Rank {
     /// that arrivals of one instant share a step.
     pub(super) fn submit(
         &mut self,
+        arrived: RunOffset,
         now: RunOffset,
         submission: Submission,
         out: &mut Vec<Delivery>,
@@ -142,10 +151,10 @@ impl Rank {
             local: 0,
             external: 0,
             preemptions: 0,
-            arrived: now,
+            arrived,
             admitted: None,
             first: None,
-            last: now,
+            last: arrived,
         };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.sequences.push(None);
@@ -330,7 +339,9 @@ impl Rank {
         let mut sequence = self.sequences[slot].take()?;
         self.vacant.push(slot);
         self.cache.release(std::mem::take(&mut sequence.lease));
-        self.blocked = false;
+        if std::mem::take(&mut self.blocked) {
+            self.freed = self.clock;
+        }
         self.waiting.retain(|&other| other != slot);
         self.running.retain(|&other| other != slot);
         Some(sequence)
@@ -387,23 +398,6 @@ impl Rank {
         drop(self.remove(slot));
     }
 
-    pub(super) fn abort_all(&mut self, out: &mut Vec<Delivery>) {
-        for slot in 0..self.sequences.len() {
-            if let Some(sequence) = self.remove(slot) {
-                self.account.aborted += 1;
-                out.push(Delivery {
-                    key: Key {
-                        rank: self.number,
-                        slot,
-                    },
-                    released: sequence.generated,
-                    cached: sequence.local + sequence.external,
-                    finish: Some(Finish::Abort),
-                });
-            }
-        }
-    }
-
     /// Takes a running sequence's blocks away; it starts over from the front
     /// of the queue, keeping the tokens it has.
     pub(super) fn preempt(&mut self, slot: usize) {
@@ -415,25 +409,6 @@ impl Rank {
         self.running.retain(|&other| other != slot);
         self.waiting.push_front(slot);
         self.account.preemptions += 1;
-    }
-
-    pub(super) fn reset(&mut self, running: bool, external: bool) -> bool {
-        if running {
-            for slot in self.running.clone().into_iter().rev() {
-                self.preempt(slot);
-            }
-            self.step = None;
-            self.due.clear();
-            self.blocked = false;
-        }
-        if external && let Some(tier) = &mut self.external {
-            tier.clear();
-        }
-        let done = self.cache.reset();
-        if done {
-            self.resume.clear();
-        }
-        done
     }
 }
 

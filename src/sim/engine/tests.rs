@@ -356,6 +356,35 @@ fn fixed_pace_keeps_its_times_whatever_runs() {
 }
 
 #[test]
+fn fixed_pace_counts_from_the_arrival_however_late_it_is_taken_in() {
+    let mut engine = Engine::new(&Config {
+        pace: Pace::Fixed {
+            ttft: Duration::from_millis(50),
+            itl: Duration::from_millis(10),
+        },
+        ..config(16, 64)
+    });
+    // Another one runs, so the rank's clock is not the arrival's.
+    engine.submit(RunOffset(0), ask(16, 0, 16, 10));
+    engine.advance(RunOffset(70_500_000));
+    engine.take_deliveries();
+    engine.submit_late(
+        RunOffset(70_400_000),
+        RunOffset(71_000_000),
+        ask(16, 1_000, 700, 3),
+    );
+    // And one that has no room until that one ends.
+    engine.submit(RunOffset(72_000_000), ask(16, 9_000, 700, 2));
+    let all = drain(&mut engine);
+    let times = |slot: usize| -> Vec<u64> {
+        let of_slot = all.iter().filter(|(_, one)| one.key.slot == slot);
+        of_slot.map(|(at, _)| *at).collect()
+    };
+    assert_eq!(times(1), [120_400_000, 130_400_000, 140_400_000]);
+    assert_eq!(times(2), [190_400_000, 200_400_000]);
+}
+
+#[test]
 fn fixed_pace_waits_for_blocks_and_leaves_nothing_behind() {
     let mut engine = Engine::new(&Config {
         pace: Pace::Fixed {

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM outside of a run: the command ends with its status and
-//! one line, and leaves nothing half-written. A run and a probe have their own
-//! way to stop, in order; meanwhile this one keeps still.
+//! Ctrl-C and SIGTERM. By default the command ends with its status and one line,
+//! and leaves nothing half-written. A run, a probe and a server have their own
+//! way to stop, in order: meanwhile signals are handed to them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,10 +9,12 @@
 )]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::exit::{Exit, Failure};
 use super::output;
@@ -26,6 +28,7 @@ const HEARD_ELSEWHERE: u8 = 2;
 
 static STAGE: AtomicU8 = AtomicU8::new(IDLE);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static LISTENER: Mutex<Option<UnboundedSender<()>>> = Mutex::new(None);
 
 /// Begins to listen, in a thread of its own. Where the system refuses, the
 /// signals keep their default effect.
@@ -63,7 +66,19 @@ fn listen() {
 
 fn heard() {
     let again = match STAGE.load(Ordering::SeqCst) {
-        HEARD_ELSEWHERE => return,
+        // Handed on from here, so that no signal is taken twice: by the one
+        // who stops for it, and by this thread when that has ended.
+        HEARD_ELSEWHERE => {
+            let listener = listener();
+            // Nobody receives only between the stage's end and the next.
+            if listener
+                .as_ref()
+                .is_some_and(|heard| heard.send(()).is_ok())
+            {
+                return;
+            }
+            true
+        }
         WRITING => INTERRUPTED.swap(true, Ordering::SeqCst),
         _ => true,
     };
@@ -87,9 +102,29 @@ pub(super) fn writing() -> Stage {
     Stage::begin(WRITING)
 }
 
-/// As long as it lives, interrupts are somebody else's.
-pub(super) fn heard_elsewhere() -> Stage {
-    Stage::begin(HEARD_ELSEWHERE)
+/// As long as the stage lives, interrupts go to the other half.
+pub(super) fn heard_elsewhere() -> (Stage, Interrupts) {
+    let (sender, heard) = unbounded_channel();
+    *listener() = Some(sender);
+    (Stage::begin(HEARD_ELSEWHERE), Interrupts(heard))
+}
+
+/// Interrupts for who stops in order.
+#[derive(Debug)]
+pub(super) struct Interrupts(UnboundedReceiver<()>);
+
+impl Interrupts {
+    /// Returns with the next interrupt. None is lost between two calls.
+    pub(super) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            // Others listen by now.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn listener() -> MutexGuard<'static, Option<UnboundedSender<()>>> {
+    LISTENER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error when an interrupt came while [`writing`].
@@ -102,6 +137,7 @@ pub(super) fn check() -> Result<(), Failure> {
 
 /// What interrupts mean, until it is dropped.
 #[must_use]
+#[derive(Debug)]
 pub(super) struct Stage {
     before: u8,
 }

@@ -9,12 +9,10 @@ mod args;
 mod settings;
 mod words;
 
-use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use args::ProbeArgs;
@@ -45,9 +43,8 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
 
 /// Runs the probe; the first signal stops it in order, the second at once.
 fn driven(settings: &ProbeSettings, voice: Voice) -> Result<ProbeOutcome, Failure> {
-    let _elsewhere = signals::heard_elsewhere();
+    let (_elsewhere, mut interrupts) = signals::heard_elsewhere();
     let runtime = runtime::build(&mut Builder::new_current_thread())?;
-    let refused = |error: io::Error| Failure::world("RUNTIME_FAILED", error.to_string());
     runtime.block_on(async {
         let stop = CancellationToken::new();
         let mut watch = |event: ProbeEvent<'_>| say(event, voice);
@@ -55,28 +52,17 @@ fn driven(settings: &ProbeSettings, voice: Voice) -> Result<ProbeOutcome, Failur
         tokio::pin!(probe);
         tokio::select! {
             outcome = &mut probe => return Ok(outcome?),
-            signal = signalled() => signal.map_err(refused)?,
+            () = interrupts.next() => {}
         }
         stop.cancel();
         tokio::select! {
             outcome = &mut probe => Ok(outcome?),
-            _ = signalled() => {
+            () = interrupts.next() => {
                 let message = "stopped twice: no record is written";
                 Err(Failure::new(Exit::Interrupted, "INTERRUPTED", message))
             }
         }
     })
-}
-
-/// Waits for an interrupt or a request to terminate.
-async fn signalled() -> io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }
 
 fn say(event: ProbeEvent<'_>, voice: Voice) {

@@ -1,7 +1,6 @@
 //! Ctrl-C and SIGTERM: the first stops sending and drains, the second ends at
 //! once.
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,40 +18,34 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Listens from here on. Where the system refuses, the signals keep their
-    /// default effect.
+    /// Listens from here on.
     pub(super) fn listen(voice: Voice) -> Self {
         let first = CancellationToken::new();
         let second = CancellationToken::new();
         let mut listener = JoinSet::new();
         let tokens = [first.clone(), second.clone()];
         // Before the task runs: a signal may come first.
-        let signals = (
-            signal(SignalKind::interrupt()),
-            signal(SignalKind::terminate()),
-        );
+        let (elsewhere, mut interrupts) = signals::heard_elsewhere();
         listener.spawn(async move {
-            let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
-                return;
-            };
             let words = [
                 "interrupted: nothing more is sent; once more to end at once",
                 "interrupted again: ending at once",
             ];
             for (token, word) in tokens.iter().zip(words) {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                interrupts.next().await;
                 voice.say(word);
                 token.cancel();
+            }
+            // A third one has nothing left to end: it is received and ignored.
+            loop {
+                interrupts.next().await;
             }
         });
         Self {
             first,
             second,
             _listener: listener,
-            _elsewhere: signals::heard_elsewhere(),
+            _elsewhere: elsewhere,
         }
     }
 }

@@ -20,7 +20,6 @@ use choices::{AnswersArg, CountingArg, PaceArg, ReleaseArg};
 use clap::Args;
 use faults::FaultArgs;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::{Exit, Failure};
 use super::{demo, runtime, signals};
@@ -41,6 +40,7 @@ use crate::units::BlockSize;
 /// On stdout it says one JSON line with its URL, then nothing.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct SimArgs {
     /// Tokenizer: a directory or `tokenizer.json`, or a Hugging Face id in the
     /// local cache; without it, the embedded one of the demo.
@@ -335,15 +335,10 @@ async fn serve(
     config: Config,
     tokenizer: Arc<dyn Tokenizer>,
 ) -> anyhow::Result<()> {
-    let _elsewhere = signals::heard_elsewhere();
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let (_elsewhere, mut interrupts) = signals::heard_elsewhere();
     let server = Server::start(config, tokenizer).await?;
     announce(&args.model, &server.base_url())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    interrupts.next().await;
     server.shutdown().await;
     Ok(())
 }

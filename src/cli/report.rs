@@ -38,6 +38,10 @@ pub struct ReportArgs {
     /// Write the records, one row a request.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write the records as Parquet: the columns of --csv, and the time of each
+    /// chunk.
+    #[arg(long, value_name = "FILE")]
+    pub parquet: Option<PathBuf>,
     /// Write the judgment as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -83,6 +87,10 @@ fn exports(args: &ReportArgs, run: &StoredRun) -> Result<Vec<(String, Value)>, F
         let mut rows = Vec::new();
         report::records_csv(&run.records()?, &mut rows).map_err(|error| no_report(&error))?;
         write("csv", path, &rows)?;
+    }
+    if let Some(path) = &args.parquet {
+        let rows = report::records_parquet(&run.records()?).map_err(|error| no_report(&error))?;
+        write("parquet", path, &rows)?;
     }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(run.judgment()?);

@@ -1,92 +1,29 @@
-//! Records as rows for a spreadsheet: one row a request, everything derived from
-//! its stamps beside what the plan said. An absent number is an empty cell.
+//! Records as rows for a spreadsheet. An absent number is an empty cell.
 
 use std::io;
 
-use crate::measure::{Derived, Outcome, RequestRecord, derive};
-
-const HEADER: [&str; 29] = [
-    "sequence_index",
-    "request_id",
-    "group_id",
-    "dp_rank",
-    "lane_sequence",
-    "stage",
-    "phase",
-    "status",
-    "failure_kind",
-    "failure_code",
-    "attempts",
-    "t_sched_s",
-    "t_send_s",
-    "planned_prompt_tokens",
-    "prompt_tokens",
-    "cached_tokens",
-    "max_tokens",
-    "output_tokens",
-    "chunks",
-    "ttft_ms",
-    "first_choice_ms",
-    "second_token_ms",
-    "tpot_ms",
-    "e2el_ms",
-    "stream_close_ms",
-    "lane_wait_ms",
-    "queue_delay_ms",
-    "e2el_from_schedule_ms",
-    "retry_wasted_ms",
-];
+use super::columns::{COLUMNS, Cell};
+use crate::measure::{RequestRecord, derive};
 
 /// Writes `records` as CSV with a header line.
 pub fn records_csv(records: &[RequestRecord], out: &mut impl io::Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(HEADER)?;
+    writer.write_record(COLUMNS.iter().map(|column| column.name))?;
     for record in records {
-        writer.write_record(row(record, &derive(record)))?;
+        let derived = derive(record);
+        let cells = COLUMNS.iter().map(|column| (column.of)(record, &derived));
+        writer.write_record(cells.map(text))?;
     }
     writer.flush()
 }
 
-fn row(record: &RequestRecord, derived: &Derived) -> [String; HEADER.len()] {
-    let (status, kind, code) = match &record.outcome {
-        Outcome::Success => ("success", "", None),
-        Outcome::Failure(failure) => ("failure", failure.kind.as_str(), failure.code),
-    };
-    [
-        record.sequence_index.to_string(),
-        record.request_id.clone(),
-        record.group_id.to_string(),
-        cell(record.dp_rank),
-        cell(record.lane_sequence),
-        record.stage.to_string(),
-        format!("{:?}", record.phase).to_lowercase(),
-        status.to_owned(),
-        kind.to_owned(),
-        cell(code),
-        derived.attempts.to_string(),
-        record.t_sched_ns.seconds().to_string(),
-        record.t_send_ns.seconds().to_string(),
-        record.planned_prompt_tokens.to_string(),
-        cell(derived.prompt_tokens),
-        cell(derived.cached_tokens),
-        record.max_tokens.to_string(),
-        cell(derived.output_tokens),
-        derived.chunks.to_string(),
-        cell(derived.ttft_ms),
-        cell(derived.first_choice_ms),
-        cell(derived.second_token_ms),
-        cell(derived.tpot_ms),
-        cell(derived.e2el_ms),
-        cell(derived.stream_close_ms),
-        derived.lane_wait_ms.to_string(),
-        derived.queue_delay_ms.to_string(),
-        cell(derived.e2el_from_schedule_ms),
-        derived.retry_wasted_ms.to_string(),
-    ]
-}
-
-fn cell(value: Option<impl ToString>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
+fn text(cell: Cell<'_>) -> String {
+    match cell {
+        Cell::Absent => String::new(),
+        Cell::Integer(value) => value.to_string(),
+        Cell::Number(value) => value.to_string(),
+        Cell::Text(value) => value.into_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Reports: an analysis as tables for a terminal, rows for a spreadsheet, and
-//! one HTML file. Everything goes into a writer it is given; it computes nothing
+//! Reports: an analysis as tables for a terminal, rows for a spreadsheet or a
+//! data frame, and one HTML file. Everything goes into a writer it is given; it computes nothing
 //! that the analysis does not say.
 
 mod aisbench;
 mod chart;
+mod columns;
 mod compare;
 mod compare_html;
 mod csv;
@@ -14,6 +15,7 @@ mod number;
 mod open_metrics;
 mod page;
 mod parity;
+mod parquet;
 mod terminal;
 
 #[cfg(test)]
@@ -26,4 +28,5 @@ pub use csv::records_csv;
 pub use html::{HtmlError, HtmlFacts, html};
 pub use open_metrics::open_metrics;
 pub use parity::parity;
+pub use parquet::records_parquet;
 pub use terminal::{TerminalOptions, terminal};

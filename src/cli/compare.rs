@@ -21,10 +21,16 @@ const COLUMNS: u16 = 80;
 /// parity table; else two records of one probe, else two runs. One record of a
 /// probe asks for another.
 pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
-    if parity::is_pair(&args.left, &args.right) {
+    // With --strict, drivers that differ are refused like all that differs.
+    if !args.strict && parity::is_pair(&args.left, &args.right) {
         let truth_log = args.truth_log.as_deref();
         let table = parity::compare(&args.left, &args.right, truth_log, global.voice())?;
-        output::print(&(pyjson::indented(&json!(table)) + "\n"))?;
+        let mut document = json!(table);
+        if let Some(path) = &args.html {
+            compare_runs::write_html(args, path)?;
+            document["html"] = path.to_string_lossy().into();
+        }
+        output::print(&(pyjson::indented(&document) + "\n"))?;
         return Ok(Exit::Done);
     }
     if !(is_probe(&args.left)? || is_probe(&args.right)?) {
@@ -42,7 +48,9 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> 
 
 /// Whether `path` holds the record of a probe.
 fn is_probe(path: &Path) -> Result<bool, Failure> {
-    Ok(!path.is_dir() && document(path)?["kind"] == "pcload.probe")
+    // Lines of JSON are no record.
+    let is_lines = path.extension().is_some_and(|ending| ending == "jsonl");
+    Ok(!path.is_dir() && !is_lines && document(path)?["kind"] == "pcload.probe")
 }
 
 /// What differs in the setting, and the whole result.

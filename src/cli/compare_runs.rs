@@ -10,8 +10,11 @@ use super::exit::{Exit, Failure};
 use super::output;
 use super::report::terminal_options;
 use super::stored_run::{self, StoredRun};
-use crate::analyze::compare::{Aspect, BenchServe, RunComparison, Sample, Side, compare};
+use crate::analyze::compare::{
+    Aspect, BenchServe, RunComparison, Sample, Side, aisbench_samples, compare,
+};
 use crate::artifacts::{self, PreparedSet, pyjson};
+use crate::drive::aisbench::{self, FinishedRun};
 use crate::report;
 
 /// Options of `compare`.
@@ -19,10 +22,11 @@ use crate::report;
 #[command(after_help = "Examples:
   pcload compare before.manifest.json after.manifest.json
   pcload compare outputs/x/result/runs/1 outputs/x/result/runs/2 --html ab.html
-  pcload compare outputs/x/result/runs/1 vllm-bench-serve.json")]
+  pcload compare outputs/x/result/runs/1 vllm-bench-serve.json
+  pcload compare outputs/default/20260101_120000 outputs/default/20260102_120000")]
 pub struct CompareArgs {
-    /// The base: a manifest, a run's directory, its `analysis.json`, or a
-    /// detailed result of `vllm bench serve`.
+    /// The base: a manifest, a run's directory, its `analysis.json`, a detailed
+    /// result of `vllm bench serve`, or the result folder of an AISBench run.
     #[arg(value_name = "A")]
     pub left: PathBuf,
     /// What is set against it.
@@ -39,12 +43,92 @@ pub struct CompareArgs {
     /// and an AISBench run it says which is nearer to what the server did.
     #[arg(long, value_name = "FILE")]
     pub truth_log: Option<PathBuf>,
+    /// Any Python, to read the database of an AISBench result folder; else that
+    /// of the active virtual environment, or `python3`.
+    #[arg(long, value_name = "FILE", env = "PCLOAD_PYTHON")]
+    pub python: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> {
-    let (left, right) = (side(&args.left)?, side(&args.right)?);
+    let (left, right) = sides(args)?;
     finish(&left, &right, args.html.as_deref(), args.strict, global)
+}
+
+/// Writes the page of the comparison, and nothing else.
+pub(super) fn write_html(args: &CompareArgs, path: &Path) -> Result<(), Failure> {
+    let (left, right) = sides(args)?;
+    page(&compared(&left, &right)?, path)
+}
+
+fn sides(args: &CompareArgs) -> Result<(Side, Side), Failure> {
+    let python = args.python.as_deref();
+    let [left, right] = [&args.left, &args.right].map(|path| finished(path, python));
+    match (left?, right?) {
+        (Some(left), Some(right)) => {
+            // The digest of prompts is comparable with its like alone.
+            let named = |run: &FinishedRun| {
+                let mut side = aisbench_side(run);
+                let data_set = (Aspect::DataSet, run.inputs_sha256.clone());
+                side.aspects.push(data_set);
+                side
+            };
+            Ok((named(&left), named(&right)))
+        }
+        (left, right) => {
+            let of = |run: Option<FinishedRun>, path: &Path| match run {
+                Some(run) => Ok(aisbench_side(&run)),
+                None => side(path),
+            };
+            Ok((of(left, &args.left)?, of(right, &args.right)?))
+        }
+    }
+}
+
+/// The AISBench run at `path`, where one is there and this program has not
+/// judged it.
+fn finished(path: &Path, python: Option<&Path>) -> Result<Option<FinishedRun>, Failure> {
+    if path.join("analysis.json").is_file() {
+        return Ok(None);
+    }
+    let details = aisbench::details_of(path)?;
+    let run = details.map(|details| aisbench::finished_run(&details, python));
+    Ok(run.transpose()?)
+}
+
+fn aisbench_side(run: &FinishedRun) -> Side {
+    let profile = match (run.request_rate, run.slots) {
+        (Some(rate), Some(slots)) => {
+            Some(format!("open, {rate} a second, at most {slots} in flight"))
+        }
+        (Some(rate), None) => Some(format!("open, {rate} a second")),
+        (None, Some(slots)) => Some(format!("closed, {slots} in flight")),
+        (None, None) => None,
+    };
+    let known = [
+        (Aspect::Model, run.model.clone()),
+        (Aspect::Profile, profile),
+        (Aspect::Driver, Some("aisbench".to_owned())),
+    ];
+    Side {
+        name: format!("AISBench, {}", run.path.display()),
+        aspects: known
+            .into_iter()
+            .filter_map(|(aspect, value)| Some((aspect, value?)))
+            .collect(),
+        verdicts: Vec::new(),
+        samples: aisbench_samples(&run.requests),
+    }
+}
+
+fn compared(left: &Side, right: &Side) -> Result<RunComparison, Failure> {
+    compare(left, right).map_err(|error| Failure::input("TOO_FEW", error.to_string()))
+}
+
+fn page(comparison: &RunComparison, path: &Path) -> Result<(), Failure> {
+    let mut page = Vec::new();
+    report::comparison_html(comparison, &mut page)?;
+    Ok(artifacts::write_atomic(path, &page)?)
 }
 
 /// Compares two sides and shows the result.
@@ -55,8 +139,7 @@ pub(super) fn finish(
     strict: bool,
     global: &Global,
 ) -> Result<Exit, Failure> {
-    let comparison =
-        compare(left, right).map_err(|error| Failure::input("TOO_FEW", error.to_string()))?;
+    let comparison = compared(left, right)?;
     if strict {
         refuse_differing(&comparison)?;
     }
@@ -64,9 +147,7 @@ pub(super) fn finish(
     let mut document = json!(comparison);
     document["sentences"] = json!(report::sentences(&comparison));
     if let Some(path) = html {
-        let mut page = Vec::new();
-        report::comparison_html(&comparison, &mut page)?;
-        artifacts::write_atomic(path, &page)?;
+        page(&comparison, path)?;
         document["html"] = path.to_string_lossy().into();
     }
     output::print(&(pyjson::indented(&document) + "\n"))?;

@@ -136,7 +136,7 @@ pub(super) fn comparison() -> RunComparison {
                     e2el_ms: Some(e2el_ms),
                     gaps: 15,
                     gaps_ms: 15.0 * tpot_ms,
-                    output_tokens: 16,
+                    output_tokens: Some(16),
                     cached: Some([512, 256]),
                 }
             })

@@ -111,7 +111,7 @@ impl Raw {
                     e2el_ms: ok.then_some(end_s * 1e3),
                     gaps: itls[place].len() as u64,
                     gaps_ms: gaps_s * 1e3,
-                    output_tokens: lens[place],
+                    output_tokens: Some(lens[place]),
                     cached: None,
                 }
             })

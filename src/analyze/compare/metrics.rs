@@ -192,14 +192,18 @@ pub(super) fn metrics(scene: &Scene<'_>) -> Vec<MetricDifference> {
     all.extend(scene.rate(Quantity::RequestsPerSecond, |sample| {
         (sample.ended_s, sample.ended_s, 1.0)
     }));
-    all.extend(scene.rate(Quantity::OutputTokensPerSecond, |sample| {
-        let first = sample.sent_s + sample.ttft_ms.unwrap_or(0.0) / 1e3;
-        (
-            first.min(sample.ended_s),
-            sample.ended_s,
-            sample.output_tokens as f64,
-        )
-    }));
+    // A rate without the tokens of some requests would be too low, not unknown.
+    let counted = |sample: &Sample| !sample.ok || sample.output_tokens.is_some();
+    if scene.left.iter().chain(scene.right).all(counted) {
+        all.extend(scene.rate(Quantity::OutputTokensPerSecond, |sample| {
+            let first = sample.sent_s + sample.ttft_ms.unwrap_or(0.0) / 1e3;
+            (
+                first.min(sample.ended_s),
+                sample.ended_s,
+                sample.output_tokens.unwrap_or(0) as f64,
+            )
+        }));
+    }
     let cached = |sample: &Sample| {
         let [prompt, cached] = sample.cached.filter(|_| sample.ok)?;
         Some([cached as f64, prompt as f64])
@@ -362,12 +366,12 @@ mod tests {
                 ended_s: f64::from(index % 20) + 3.5,
                 ok: index != 7,
                 ttft_ms: Some(500.0),
-                output_tokens: 10,
+                output_tokens: Some(10),
                 ..Sample::default()
             })
             .collect();
         let spread = |sample: &Sample| {
-            let tokens = sample.output_tokens as f64;
+            let tokens = sample.output_tokens.unwrap() as f64;
             (sample.sent_s + 0.5, sample.ended_s, tokens)
         };
         let slices = slices(&samples, spread);

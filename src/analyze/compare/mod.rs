@@ -1,6 +1,7 @@
 //! Two runs side by side: by how much each figure differs, how sure that is, and
 //! what about the runs themselves differs. It formats nothing.
 
+mod aisbench;
 mod bench_serve;
 mod metrics;
 mod sample;
@@ -11,6 +12,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use aisbench::aisbench_samples;
 pub use bench_serve::{BenchServe, BenchServeError};
 pub use metrics::{Judgment, MetricDifference, Quantity, Statistic};
 pub use sample::Sample;

@@ -27,8 +27,8 @@ pub struct Sample {
     pub gaps: u64,
     /// Sum of the gaps, ms.
     pub gaps_ms: f64,
-    /// Generated tokens.
-    pub output_tokens: u64,
+    /// Generated tokens; absent where nobody counted them.
+    pub output_tokens: Option<u64>,
     /// Prompt tokens, and of them those from the cache; absent where the server
     /// does not say.
     pub cached: Option<[u64; 2]>,
@@ -61,7 +61,7 @@ impl Sample {
             e2el_ms: derived.e2el_ms,
             gaps: gaps.len() as u64,
             gaps_ms: gaps.map(|nanos| nanos as f64 / 1e6).sum(),
-            output_tokens: derived.output_tokens.unwrap_or(0),
+            output_tokens: derived.output_tokens,
             cached: derived
                 .prompt_tokens
                 .zip(derived.cached_tokens)

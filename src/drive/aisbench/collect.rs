@@ -21,7 +21,7 @@ use std::borrow::Cow;
 /// Longest time the time points may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(600);
 /// Reads the database; `sqlite3` is in Python's standard library.
-const TIME_POINTS: &str = include_str!("time_points.py");
+pub(super) const TIME_POINTS: &str = include_str!("time_points.py");
 /// Largest file that is looked through for secrets, in bytes.
 const SCRUBBED_BYTES_MAX: u64 = 256 << 20;
 /// Files that AISBench's summary is copied from, for the run's own folder.

@@ -38,6 +38,14 @@ pub enum AisbenchError {
         /// Its last word.
         message: String,
     },
+    /// Results that cannot be read.
+    #[error("`{}` is no result of AISBench: {what}", .path.display())]
+    Results {
+        /// File or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A file or a process.
     #[error("cannot {action} `{}`: {source}", .path.display())]
     Io {
@@ -59,6 +67,7 @@ impl AisbenchError {
             Self::Argument { .. } => "AISBENCH_ARGUMENT",
             Self::Prompt { .. } => "AISBENCH_PROMPT",
             Self::Template { .. } => "AISBENCH_TEMPLATE",
+            Self::Results { .. } => "AISBENCH_RESULT_UNREADABLE",
             Self::Io { .. } => "AISBENCH_FILES",
         }
     }
@@ -71,6 +80,7 @@ impl AisbenchError {
                 | Self::Argument { .. }
                 | Self::Prompt { .. }
                 | Self::Template { .. }
+                | Self::Results { .. }
         )
     }
 
@@ -86,6 +96,10 @@ impl AisbenchError {
             Self::Argument { .. } => "remove it",
             Self::Prompt { .. } => "take this record out of the corpus, or use `--driver native`",
             Self::Template { .. } => "leave `--config` out: pcload writes a configuration itself",
+            Self::Results { .. } => {
+                "name the run's folder (`<work_dir>/<time>`), `performances/<model>` in it, or the \
+                 `*_details.jsonl`; its database is read by `--python`"
+            }
             Self::Io { .. } => return None,
         };
         Some(hint.to_owned())

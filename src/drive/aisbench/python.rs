@@ -89,7 +89,7 @@ fn absolute(path: &Path) -> Result<PathBuf, AisbenchError> {
     found.ok_or_else(|| AisbenchError::NoPython(format!("`{}` is not there", path.display())))
 }
 
-fn default_python() -> Result<PathBuf, AisbenchError> {
+pub(super) fn default_python() -> Result<PathBuf, AisbenchError> {
     let active = env::var_os("VIRTUAL_ENV").map(|root| Path::new(&root).join("bin/python"));
     active
         .filter(|python| python.is_file())

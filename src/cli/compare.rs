@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use super::args::Global;
@@ -13,9 +11,6 @@ use super::stored_run::document;
 use super::{output, parity, probe};
 use crate::artifacts::pyjson;
 use crate::probe::{Comparison, Line, compare};
-
-/// Columns of the narrowest terminal that is served.
-const COLUMNS: u16 = 80;
 
 /// Runs the command: the directories of a native and an AISBench run give the
 /// parity table; else two records of one probe, else two runs. One record of a
@@ -53,19 +48,15 @@ fn is_probe(path: &Path) -> Result<bool, Failure> {
     Ok(!path.is_dir() && !is_lines && document(path)?["kind"] == "pcload.probe")
 }
 
-/// What differs in the setting, and the whole result.
+/// Both verdicts, what differs in the setting, and the whole result.
 fn table(comparison: &Comparison) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(COLUMNS)
-        .set_header([comparison.probe.name(), "A", "B", ""]);
+    let mut table = output::table(&[comparison.probe.name(), "A", "B", ""]);
     let differing = comparison.setting.iter().filter(|line| !line.same);
     for line in differing.chain(&comparison.result) {
         table.add_row(cells(line));
     }
-    table.to_string()
+    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn cells(line: &Line) -> [String; 4] {

@@ -8,6 +8,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
+use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use indicatif::ProgressBar;
 
 use super::exit::Failure;
@@ -24,9 +25,72 @@ impl Voice {
     /// A line for people.
     pub fn say(self, line: &str) {
         if !self.quiet {
-            complain(&format!("{line}\n"));
+            let text = if stderr_is_terminal() {
+                // A credential that is cut in two would not be known again.
+                wrapped(&secrets::without(line), usize::from(columns()))
+            } else {
+                line.to_owned()
+            };
+            complain(&format!("{text}\n"));
         }
     }
+}
+
+/// `text` with its lines broken between words at `width`, what follows indented
+/// as its line is. A word that is longer stays whole, as do lines that fit.
+pub(super) fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        if line.chars().count() <= width {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let indent: String = line.chars().take_while(|letter| *letter == ' ').collect();
+        let mut open = indent.clone();
+        for word in line.split(' ').filter(|word| !word.is_empty()) {
+            let is_first = open.trim().is_empty();
+            let length = open.chars().count() + usize::from(!is_first) + word.chars().count();
+            if !is_first && length > width {
+                lines.push(std::mem::replace(&mut open, indent.clone()));
+            } else if !is_first {
+                open.push(' ');
+            }
+            open.push_str(word);
+        }
+        lines.push(open);
+    }
+    lines.join("\n")
+}
+
+/// A table as all of them look: one line under the header, no wider than the
+/// terminal.
+pub(super) fn table(header: &[&str]) -> Table {
+    let lines = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+    let mut table = Table::new();
+    table
+        .load_style(lines)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(columns());
+    if !header.is_empty() {
+        table.set_header(header);
+    }
+    table
+}
+
+/// `word` in a color, where stderr has colors.
+pub(super) fn colored(word: &str, color: &str) -> String {
+    if stderr_color() {
+        format!("\u{1b}[{color}m{word}\u{1b}[0m")
+    } else {
+        word.to_owned()
+    }
+}
+
+/// A line cut to the terminal's width, for what is drawn over again.
+pub(super) fn cut(line: &str) -> String {
+    let width = console::Term::stderr().size_checked();
+    let width = width.map_or(usize::MAX, |(_, width)| usize::from(width));
+    line.chars().take(width).collect()
 }
 
 /// The bar that is being drawn, if any: other words must not run into it.
@@ -108,4 +172,22 @@ pub(super) fn columns() -> u16 {
             .map(|(_, width)| width)
     };
     stated.or_else(measured).unwrap_or(100).clamp(80, 120)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_keep_their_indent() {
+        for (text, expected) in [
+            ("short", "short"),
+            ("one two three", "one two\nthree"),
+            ("  one two three", "  one\n  two\n  three"),
+            ("a\n\none two three", "a\n\none two\nthree"),
+            ("a/path/longer/than/that is", "a/path/longer/than/that\nis"),
+        ] {
+            assert_eq!(wrapped(text, 8), expected, "{text}");
+        }
+    }
 }

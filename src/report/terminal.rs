@@ -60,12 +60,18 @@ impl<W: io::Write> Page<'_, W> {
         };
         let word = self.colored(verdict.as_str(), color);
         let actual = analysis.hits.actual;
-        let source = actual.map_or(ABSENT, |actual| source_name(actual.source));
-        let rate = percent(actual.and_then(|actual| actual.line.hit_rate));
+        let rate = match actual.and_then(|actual| Some((actual.source, actual.line.hit_rate?))) {
+            Some((source, rate)) => format!(
+                "Hit rate {} (by {}), {} against the executed theory",
+                percent(Some(rate)),
+                source_name(source),
+                points(analysis.hits.actual_minus_executed_pp),
+            ),
+            None => "The hit rate is not known".to_owned(),
+        };
         writeln!(self.out, "Verdict: {word}")?;
         self.text(&format!(
-            "Hit rate {rate} (by {source}), {} against the executed theory; {} of {} requests succeeded",
-            points(analysis.hits.actual_minus_executed_pp),
+            "{rate}; {} of {} requests succeeded",
             count(analysis.throughput.successes),
             count(analysis.throughput.requests),
         ))?;
@@ -204,9 +210,16 @@ impl<W: io::Write> Page<'_, W> {
                 "max",
             ];
         }
+        if latency.e2el_ms.summary.count == 0 {
+            writeln!(self.out)?;
+            return self.text("No latencies: no request of the measured phase succeeded");
+        }
         let mut table = self.table(&header);
+        // What was not measured needs no line; queues and lanes always were.
         let mut line = |name: &str, summary: &Summary| {
-            table.add_row(numbers(latency_cells(name, summary, wide)));
+            if summary.count > 0 {
+                table.add_row(numbers(latency_cells(name, summary, wide)));
+            }
         };
         line("TTFT", &latency.ttft_ms.summary);
         if let Some(first_choice) = &latency.first_choice_ms {
@@ -387,53 +400,5 @@ fn latency_cells(name: &str, summary: &Summary, wide: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::fixture::{explained, hopeless};
-
-    fn shown(analysis: &Analysis, width: u16, color: bool) -> String {
-        let mut text = Vec::new();
-        terminal(analysis, TerminalOptions { width, color }, &mut text).unwrap();
-        String::from_utf8(text).unwrap()
-    }
-
-    #[test]
-    fn a_run_at_80_columns() {
-        insta::assert_snapshot!(shown(&explained(), 80, false));
-    }
-
-    #[test]
-    fn a_run_at_120_columns() {
-        insta::assert_snapshot!(shown(&explained(), 120, false));
-    }
-
-    #[test]
-    fn a_failed_run_at_80_columns() {
-        insta::assert_snapshot!(shown(&hopeless(), 80, false));
-    }
-
-    #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        for width in [60, 80, 100, 120, 160] {
-            for analysis in [explained(), hopeless()] {
-                for line in shown(&analysis, width, false).lines() {
-                    assert!(
-                        line.chars().count() <= usize::from(width),
-                        "{width}: {line}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn color_adds_nothing_but_color() {
-        let plain = shown(&explained(), 80, false);
-        let mut colored = shown(&explained(), 80, true);
-        assert!(colored.contains("\u{1b}[1;33m"));
-        for code in [RED, YELLOW, GREEN, "0"] {
-            colored = colored.replace(&format!("\u{1b}[{code}m"), "");
-        }
-        assert_eq!(colored, plain);
-    }
-}
+#[path = "terminal_tests.rs"]
+mod tests;

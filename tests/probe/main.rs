@@ -45,6 +45,7 @@ pub(crate) struct Run {
 pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pcload"));
     command.current_dir(folder).args(arguments);
+    command.env("COLUMNS", "80");
     for name in VARIABLES {
         command.env_remove(name);
     }

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::output;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -140,13 +140,8 @@ impl Chart {
 
     /// The checks for people, at most `width` columns.
     pub(super) fn table(&self, width: u16) -> String {
-        let lines = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-        let mut table = Table::new();
-        table
-            .load_style(lines)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(width)
-            .set_header(["check", "state", "found"]);
+        let mut table = output::table(&["check", "state", "found"]);
+        table.set_width(width);
         for check in &self.checks {
             let code = check.code.as_ref();
             let mut found = code.map_or_else(String::new, |code| format!("{code}: "));

@@ -85,20 +85,21 @@ fn write(path: &Path, record: &ProbeRecord) -> Result<(), Failure> {
 
 fn show(record: &ProbeRecord, voice: Voice) {
     voice.say("");
+    voice.say(&words::headline(record));
+    for note in &record.notes {
+        voice.say(&words::note(note));
+    }
+    if !record.not_reached.is_empty() {
+        let left = record.not_reached.join(", ");
+        voice.say(&words::note(&format!("not reached: {left}")));
+    }
+    voice.say("");
     voice.say(&words::table(record));
     let cases = record.doses.iter().map(words::dose);
     for case in cases.chain(record.needles.iter().map(words::needle)) {
         voice.say(&case);
     }
     voice.say(&words::block(record));
-    for note in &record.notes {
-        voice.say(&words::wrapped(&format!("- {note}")));
-    }
-    if !record.not_reached.is_empty() {
-        let left = record.not_reached.join(", ");
-        voice.say(&words::wrapped(&format!("- not reached: {left}")));
-    }
-    voice.say(&record.headline());
 }
 
 /// The result on stdout: one line, the rows left to the record.

@@ -1,37 +1,56 @@
 //! What people see of a probe on a terminal of 80 columns: the engine, a line
 //! as each request is answered, and the table at the end.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, CellAlignment, Row};
 use serde_json::{Value, json};
 
+use crate::cli::output::{colored, columns, table as lined, wrapped};
 use crate::probe::{
-    DoseCase, EngineRecord, FactSource, NeedleCase, ProbeRecord, RequestKind, RequestRow,
-    ReuseSource,
+    DoseCase, EngineRecord, FactSource, NeedleCase, ProbeRecord, ProbeVerdict, RequestKind,
+    RequestRow, ReuseSource,
 };
-
-/// Columns of the narrowest terminal that is served.
-const COLUMNS: u16 = 80;
 
 /// Rows that the table shows at most; the record holds them all.
 const TABLE_ROWS_MAX: usize = 200;
 
 /// The engine's facts, one a line, each with its source.
 pub(super) fn engine(record: &EngineRecord) -> String {
-    let mut lines = vec!["engine:".to_owned()];
+    let mut table = lined(&["engine", "", "from"]);
     for (name, fact) in &record.0 {
         let value = match &fact.value {
             Value::Null => "unknown".to_owned(),
             Value::String(text) => text.clone(),
+            Value::Number(number) => number.as_u64().map_or(number.to_string(), grouped),
             other => other.to_string(),
         };
-        let line = match fact.source {
-            FactSource::Unknown => format!("  {name}: unknown"),
-            source => format!("  {name}: {value} ({})", word(&json!(source))),
+        let source = match fact.source {
+            FactSource::Unknown => String::new(),
+            source => word(&json!(source)),
         };
-        lines.push(line);
+        table.add_row([name.replace('_', " "), value, source]);
     }
-    lines.join("\n")
+    trimmed(&table)
+}
+
+/// A table without the blanks at the ends of its lines.
+fn trimmed(table: &comfy_table::Table) -> String {
+    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The verdict of the whole, colored where that is wanted.
+pub(super) fn headline(record: &ProbeRecord) -> String {
+    let color = match record.verdict {
+        ProbeVerdict::Passed => "1;32",
+        ProbeVerdict::Reproduced => "1;31",
+        ProbeVerdict::NotCold | ProbeVerdict::NothingJudged => "1;33",
+    };
+    let headline = record.headline();
+    let (verdict, rest) = match headline.split_once(':') {
+        Some((verdict, rest)) => (verdict, format!(":{rest}")),
+        None => (headline.as_str(), String::new()),
+    };
+    format!("{}{rest}", colored(verdict, color))
 }
 
 /// One request as it was answered.
@@ -41,7 +60,7 @@ pub(super) fn row(row: &RequestRow) -> String {
         (RequestKind::ColdControl, _) => format!("{} copy", row.side),
         (RequestKind::Dose, _) => format!("{} sent", row.side),
         (_, 0) => row.side.clone(),
-        (_, round) => format!("{} r{round}", row.side),
+        (_, round) => format!("{} turn {round}", row.side),
     };
     let floor = row
         .floor_tokens
@@ -66,20 +85,14 @@ fn cached(row: &RequestRow) -> String {
 
 /// The table of all judged requests.
 pub(super) fn table(record: &ProbeRecord) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(COLUMNS)
-        .set_header([
-            "conversation",
-            "round",
-            "prompt",
-            "cached",
-            "due",
-            "TTFT ms",
-            "verdict",
-        ]);
+    let mut table = lined(&[]);
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut header = Row::from(vec![Cell::new("Conversation")]);
+    for name in ["turn", "prompt", "cached", "due", "TTFT, ms"] {
+        header.add_cell(right(name.to_owned()));
+    }
+    header.add_cell(Cell::new("verdict"));
+    table.set_header(header);
     let judged: Vec<&RequestRow> = record
         .requests
         .iter()
@@ -95,7 +108,6 @@ pub(super) fn table(record: &ProbeRecord) -> String {
             .ttft_ms
             .map_or("-".to_owned(), |ttft| format!("{ttft:.0}"));
         let verdict = row.verdict.map(|verdict| word(&json!(verdict)));
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         table.add_row([
             Cell::new(&row.side),
             right(round),
@@ -106,7 +118,7 @@ pub(super) fn table(record: &ProbeRecord) -> String {
             Cell::new(verdict.unwrap_or_default()),
         ]);
     }
-    let mut text = table.to_string();
+    let mut text = trimmed(&table);
     if judged.len() > TABLE_ROWS_MAX {
         let left = judged.len() - TABLE_ROWS_MAX;
         text.extend(["\n… and ", &left.to_string(), " more, in the record"]);
@@ -150,23 +162,9 @@ pub(super) fn block(record: &ProbeRecord) -> String {
 }
 
 /// A sentence over as many lines as it needs, the later ones indented.
-pub(super) fn wrapped(text: &str) -> String {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("one line at least");
-        let indent = usize::from(!line.is_empty());
-        if line.chars().count() + indent + word.chars().count() > usize::from(COLUMNS)
-            && !line.trim().is_empty()
-        {
-            lines.push(format!("  {word}"));
-        } else {
-            if indent == 1 {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
+pub(super) fn note(text: &str) -> String {
+    let whole = wrapped(&format!("  {text}"), usize::from(columns()));
+    format!("- {}", whole.trim_start())
 }
 
 /// An enum's word as the record spells it.
@@ -214,10 +212,10 @@ mod tests {
     fn a_line_says_what_was_due_and_what_came() {
         assert_eq!(
             row(&turn(Some(0))),
-            "A r2                   prompt   130,040  cached         0 of 128,384 due  LOST"
+            "A turn 2               prompt   130,040  cached         0 of 128,384 due  LOST"
         );
         assert!(row(&turn(None)).contains("cached         ?"));
-        assert!(row(&turn(Some(1))).chars().count() <= usize::from(COLUMNS));
+        assert!(row(&turn(Some(1))).chars().count() <= 80);
     }
 
     #[test]
@@ -231,8 +229,9 @@ mod tests {
         for (count, text) in pairs {
             assert_eq!(grouped(count), text);
         }
-        let text = wrapped(&"word ".repeat(40));
-        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80));
+        let text = note(&"word ".repeat(60));
+        assert!(text.starts_with("- word") && text.lines().count() >= 3);
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));
     }
 
     #[test]
@@ -240,9 +239,12 @@ mod tests {
         let mut facts = EngineRecord::default();
         facts.offer("block_size", Fact::new(480, FactSource::Metric));
         facts.offer("version", Fact::UNKNOWN);
-        assert_eq!(
-            engine(&facts),
-            "engine:\n  block_size: 480 (metric)\n  version: unknown"
-        );
+        let lines = engine(&facts);
+        let lines: Vec<Vec<&str>> = lines
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[2], ["block", "size", "480", "metric"]);
+        assert_eq!(lines[3], ["version", "unknown"]);
     }
 }

@@ -9,8 +9,9 @@ use super::compare_runs::{self, CompareArgs};
 use super::exit::{Exit, Failure};
 use super::stored_run::document;
 use super::{output, parity, probe};
-use crate::artifacts::pyjson;
+use crate::artifacts::{self, pyjson};
 use crate::probe::{Comparison, Line, compare};
+use crate::report;
 
 /// Runs the command: the directories of a native and an AISBench run give the
 /// parity table; else two records of one probe, else two runs. One record of a
@@ -36,7 +37,13 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> Result<Exit, Failure> 
         .map_err(|error| Failure::input("PROBES_DIFFER", error.to_string()))?;
     let voice = global.voice();
     voice.say(&table(&comparison));
-    let value = json!(comparison);
+    let mut value = json!(comparison);
+    if let Some(path) = &args.html {
+        let mut page = Vec::new();
+        report::probe_comparison_html([&left, &right], &comparison, &mut page)?;
+        artifacts::write_atomic(path, &page)?;
+        value["html"] = path.to_string_lossy().into();
+    }
     output::print(&(pyjson::line(&value) + "\n"))?;
     Ok(Exit::Done)
 }

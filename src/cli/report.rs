@@ -1,5 +1,5 @@
 //! `pcload report`: what is on the disk of a run, as tables, a page, rows or
-//! metrics; and the page that `run` and `demo` write.
+//! metrics, or of a probe; and the page that `run` and `demo` write.
 
 #![allow(
     clippy::disallowed_methods,
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, Voice};
+use super::probe;
 use super::stored_run::StoredRun;
 use crate::artifacts::{self, PreparedSet, pyjson};
 use crate::report::{self, HtmlError, TerminalOptions};
@@ -24,36 +25,45 @@ use crate::report::{self, HtmlError, TerminalOptions};
 #[command(after_help = "Examples:
   pcload report --manifest outputs/x/result/x.manifest.json
   pcload report --manifest x.manifest.json --html report.html --csv records.csv
-  pcload report --manifest x.manifest.json --run 2 --openmetrics x.prom")]
+  pcload report --manifest x.manifest.json --run 2 --openmetrics x.prom
+  pcload report --probe pcload-probe-dose.json --html dose.html")]
+#[command(group = clap::ArgGroup::new("source").required(true))]
 pub struct ReportArgs {
-    /// Manifest of the set.
-    #[arg(long, value_name = "FILE")]
-    pub manifest: PathBuf,
-    /// Which run of it; the newest when absent.
-    #[arg(long, value_name = "N")]
+    /// Manifest of a prepared set that was run.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub manifest: Option<PathBuf>,
+    /// Record of a probe.
+    #[arg(long, value_name = "RECORD", group = "source")]
+    pub probe: Option<PathBuf>,
+    /// Which run of the set; the newest when absent.
+    #[arg(long, value_name = "N", conflicts_with = "probe")]
     pub run: Option<u32>,
     /// Write the report as one HTML file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write the records, one row a request.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "probe")]
     pub csv: Option<PathBuf>,
     /// Write the records as Parquet: the columns of --csv, and the time of each
     /// chunk.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "probe")]
     pub parquet: Option<PathBuf>,
     /// Write the judgment as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "probe")]
     pub json: Option<PathBuf>,
     /// Write the summary as OpenMetrics text.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "probe")]
     pub openmetrics: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &ReportArgs, global: &Global) -> Result<Exit, Failure> {
-    let run = StoredRun::of_set(PreparedSet::open(&args.manifest)?, args.run)?;
     let voice = global.voice();
+    if let Some(path) = &args.probe {
+        return of_probe(path, args.html.as_deref(), voice);
+    }
+    let manifest = args.manifest.as_deref().expect("clap asks for one source");
+    let run = StoredRun::of_set(PreparedSet::open(manifest)?, args.run)?;
     let files = exports(args, &run)?;
     match &run.analysis {
         Some(_) => tables(&run, voice)?,
@@ -69,6 +79,19 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> Result<Exit, Failure> {
         })
     };
     output::print(&(pyjson::indented(&result) + "\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Shows the record of a probe as the probe did, and writes its report.
+fn of_probe(path: &Path, html: Option<&Path>, voice: Voice) -> Result<Exit, Failure> {
+    let record = probe::record(path)?;
+    probe::show(&record, voice);
+    let mut summary = probe::summary(&record, path);
+    if let Some(html) = html {
+        probe::write_html(&record, html)?;
+        summary["html"] = html.to_string_lossy().into();
+    }
+    output::print(&(pyjson::line(&summary) + "\n"))?;
     Ok(Exit::Done)
 }
 

@@ -83,6 +83,20 @@ fn turn_verdict(rows: &[RequestRow], index: usize) -> TurnVerdict {
     verdict.unwrap_or(TurnVerdict::Undecided)
 }
 
+impl DoseCase {
+    /// What the requests of the `number`th case (from 1) bear as their side.
+    pub fn side(dose_tokens: u64, number: usize) -> String {
+        format!("dose {dose_tokens} #{number}")
+    }
+}
+
+impl NeedleCase {
+    /// What the requests of the `number`th case (from 1) bear as their side.
+    pub fn side(depth_ratio: f64, number: usize) -> String {
+        format!("needle {depth_ratio} #{number}")
+    }
+}
+
 /// Verdicts of the doses, from their turns.
 pub fn judge_doses(doses: &mut [DoseRun], rows: &[RequestRow]) {
     for dose in doses {

@@ -33,15 +33,14 @@ pub fn comparison_terminal(
 /// What the comparison says, a sentence a figure: all that was found, and of the
 /// rest the figures that people ask for first.
 pub fn sentences(comparison: &RunComparison) -> Vec<String> {
-    let asked = |metric: &&MetricDifference| {
+    asked(comparison).map(sentence).collect()
+}
+
+/// The figures that there is a sentence on.
+pub(super) fn asked(comparison: &RunComparison) -> impl Iterator<Item = &MetricDifference> {
+    comparison.metrics.iter().filter(|metric| {
         is_found(metric) || matches!(metric.statistic, Statistic::P50 | Statistic::Overall)
-    };
-    comparison
-        .metrics
-        .iter()
-        .filter(asked)
-        .map(sentence)
-        .collect()
+    })
 }
 
 fn is_found(metric: &MetricDifference) -> bool {

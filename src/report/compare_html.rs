@@ -2,18 +2,18 @@
 
 use std::io;
 
-use minijinja::value::Serde;
-use minijinja::{Environment, Value};
 use serde::Serialize;
 
 use super::HtmlError;
 use super::chart::{Axes, Bar, bars};
-use super::compare::{amount, basis, detectable, figure_name, own, sentences};
-use super::html::STYLE;
+use super::compare::{amount, asked, basis, detectable, figure_name, own, sentence};
+use super::figures::{Figure, PLAIN, as_percent, figure};
+use super::html::render;
 use super::number;
+use super::paint::Paint;
 use crate::analyze::compare::{Judgment, RunComparison};
 
-const TEMPLATE: &str = include_str!("compare.html");
+const TEMPLATE: &str = include_str!("pages/comparison.html");
 
 /// Half the width of the mark at the difference itself, as a share of all.
 const MARK_SHARE: f64 = 0.004;
@@ -24,13 +24,13 @@ const DIGEST_SHOWN: usize = 12;
 #[derive(Serialize)]
 struct Page<'a> {
     comparison: &'a RunComparison,
-    settings: Vec<[String; 3]>,
+    /// What, A's, B's, and a word where they differ.
+    settings: Vec<[String; 4]>,
     basis: String,
-    sentences: Vec<String>,
+    /// Class and words.
+    sentences: Vec<(&'static str, String)>,
     rows: Vec<Row>,
-    chart: Option<String>,
-    style: &'static str,
-    version: &'static str,
+    figures: Vec<Figure>,
 }
 
 #[derive(Serialize)]
@@ -64,14 +64,15 @@ pub fn comparison_html(
             setting.aspect.name().to_owned(),
             known(setting.left.as_ref()),
             known(setting.right.as_ref()),
+            differs(setting.same).to_owned(),
         ]
     });
     let rows = comparison.metrics.iter().map(|metric| {
-        let (judgment, class) = match metric.judgment {
-            Judgment::Better => ("B is better", "good"),
-            Judgment::Worse => ("B is worse", "bad"),
-            Judgment::NotFound => ("not found", "soft"),
-            Judgment::Same => ("the same", "soft"),
+        let judgment = match metric.judgment {
+            Judgment::Better => "B is better",
+            Judgment::Worse => "B is worse",
+            Judgment::NotFound => "not found",
+            Judgment::Same => "the same",
         };
         Row {
             name: figure_name(metric),
@@ -80,27 +81,42 @@ pub fn comparison_html(
             amount: amount(metric),
             detectable: detectable(metric),
             judgment,
-            class,
+            class: class(metric.judgment),
             value: metric.told().value,
         }
     });
+    // What is found stands before what is not.
+    let mut told: Vec<_> = asked(comparison)
+        .map(|metric| (class(metric.judgment), sentence(metric)))
+        .collect();
+    told.sort_by_key(|(class, _)| *class == NOT_FOUND);
     let page = Page {
         comparison,
         settings: settings.collect(),
         basis: basis(comparison),
-        sentences: sentences(comparison),
+        sentences: told,
         rows: rows.collect(),
-        chart: chart(comparison)?,
-        style: STYLE,
-        version: env!("CARGO_PKG_VERSION"),
+        figures: chart(comparison)?.into_iter().collect(),
     };
-    let mut environment = Environment::new();
-    environment.add_template("compare.html", TEMPLATE)?;
-    let page = environment
-        .get_template("compare.html")?
-        .render(Value::from(Serde(page)))?;
-    out.write_all(page.as_bytes())?;
-    Ok(())
+    render(TEMPLATE, page, out)
+}
+
+const NOT_FOUND: &str = "soft";
+
+fn class(judgment: Judgment) -> &'static str {
+    match judgment {
+        Judgment::Better => "good",
+        Judgment::Worse => "bad",
+        Judgment::NotFound | Judgment::Same => NOT_FOUND,
+    }
+}
+
+fn differs(same: Option<bool>) -> &'static str {
+    match same {
+        Some(true) => "",
+        Some(false) => "differs",
+        None => "not known of both",
+    }
 }
 
 fn is_digest(text: &str) -> bool {
@@ -108,7 +124,7 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// The relative differences with their intervals, a row a figure.
-fn chart(comparison: &RunComparison) -> Result<Option<String>, HtmlError> {
+fn chart(comparison: &RunComparison) -> Result<Option<Figure>, HtmlError> {
     let told: Vec<_> = comparison
         .metrics
         .iter()
@@ -121,36 +137,34 @@ fn chart(comparison: &RunComparison) -> Result<Option<String>, HtmlError> {
     let mut drawn = Vec::new();
     for (row, metric) in told.iter().enumerate() {
         let told = metric.told();
+        let paint = match metric.judgment {
+            Judgment::Better => Paint::Good,
+            Judgment::Worse => Paint::Bad,
+            Judgment::NotFound | Judgment::Same => Paint::Soft,
+        };
         let bar = |from: f64, to: f64, share: f64| Bar {
             row,
             from,
             to,
             share,
+            paint,
         };
         drawn.push(bar(told.interval.low, told.interval.high, 0.3));
         drawn.push(bar(told.value - half, told.value + half, 1.0));
     }
     if !told.is_empty() {
         // Nothing to see, but it keeps 0 on the axis.
-        drawn.push(Bar {
-            row: 0,
-            from: 0.0,
-            to: 0.0,
-            share: 0.0,
-        });
+        drawn.push(Bar::default());
     }
     let names: Vec<String> = told.iter().map(|metric| figure_name(metric)).collect();
     let axes = Axes {
         x: "B against A",
-        y: "",
         x_label: as_percent,
-        y_label: as_percent,
+        ..PLAIN
     };
-    bars(&axes, &names, &drawn)
-}
-
-fn as_percent(value: f64) -> String {
-    format!("{} %", number::axis(value * 100.0))
+    let note = "The difference and its 95 % interval; an interval that leaves out 0 is a \
+                difference that was found.";
+    Ok(figure("Differences", note, bars(&axes, &names, &drawn)?))
 }
 
 #[cfg(test)]

@@ -3,17 +3,19 @@
 
 use serde::Serialize;
 
-use super::chart::{Axes, Bar, Line, bars, lines};
+use super::chart::{Axes, Bar, Drawing, Line, bars, lines};
 use super::html::HtmlError;
 use super::names::cause_name;
+use super::paint::Paint;
 use crate::analyze::{Analysis, CumulativePoint, TimeSlice};
 
 /// A chart and what to say of it.
 #[derive(Serialize)]
 pub(super) struct Figure {
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) note: String,
-    pub(super) svg: String,
+    #[serde(flatten)]
+    pub(super) drawing: Drawing,
 }
 
 /// All charts that have something to show.
@@ -32,11 +34,16 @@ pub(super) fn figures(analysis: &Analysis) -> Result<Vec<Figure>, HtmlError> {
     Ok(drawn.into_iter().flatten().collect())
 }
 
-fn figure(title: &'static str, note: impl Into<String>, svg: Option<String>) -> Option<Figure> {
-    svg.map(|svg| Figure {
-        title,
+/// A figure, where there is a drawing.
+pub(super) fn figure(
+    title: impl Into<String>,
+    note: impl Into<String>,
+    drawing: Option<Drawing>,
+) -> Option<Figure> {
+    drawing.map(|drawing| Figure {
+        title: title.into(),
         note: note.into(),
-        svg,
+        drawing,
     })
 }
 
@@ -72,7 +79,12 @@ fn waterfall(analysis: &Analysis) -> Result<Option<Figure>, HtmlError> {
             row,
             from,
             to,
-            share: if row == 0 || row == last { 1.0 } else { 0.4 },
+            share: if row == 0 || row == last { 1.0 } else { 0.6 },
+            paint: match row {
+                0 => Paint::Series(0),
+                row if row == last => Paint::Series(2),
+                _ => Paint::Series(1),
+            },
         })
         .collect();
     let axes = Axes {
@@ -278,6 +290,7 @@ fn timeline(analysis: &Analysis) -> Result<Option<Figure>, HtmlError> {
                 from,
                 to,
                 share,
+                paint: Paint::Series(0),
             })
         })
         .collect();
@@ -296,7 +309,7 @@ fn timeline(analysis: &Analysis) -> Result<Option<Figure>, HtmlError> {
     ))
 }
 
-const PLAIN: Axes = Axes {
+pub(super) const PLAIN: Axes = Axes {
     x: "",
     y: "",
     x_label: as_number,
@@ -307,7 +320,7 @@ fn as_number(value: f64) -> String {
     super::number::axis(value)
 }
 
-fn as_percent(value: f64) -> String {
+pub(super) fn as_percent(value: f64) -> String {
     format!("{} %", super::number::axis(value * 100.0))
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 
 use minijinja::value::Serde;
-use minijinja::{Environment, Value};
+use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
 use super::figures::{Figure, figures};
@@ -13,10 +13,16 @@ use super::number;
 use crate::analyze::{Analysis, HitLine};
 use crate::stats::Summary;
 
-const TEMPLATE: &str = include_str!("report.html");
+const TEMPLATE: &str = include_str!("pages/run.html");
 
 /// Colors and layout of all pages.
-pub(super) const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("pages/style.css");
+
+/// What every page is made of, and what pages include.
+const SHARED: [(&str, &str); 2] = [
+    ("base.html", include_str!("pages/base.html")),
+    ("figures.html", include_str!("pages/figures.html")),
+];
 
 /// What the page says of the run besides the analysis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,8 +57,6 @@ struct Page<'a> {
     matrix: Matrix,
     source: &'static str,
     figures: Vec<Figure>,
-    style: &'static str,
-    version: &'static str,
 }
 
 /// Hit rates of groups by rank.
@@ -75,7 +79,39 @@ pub fn html(
     facts: &HtmlFacts,
     out: &mut impl io::Write,
 ) -> Result<(), HtmlError> {
+    let causes: Vec<_> = analysis
+        .attribution
+        .causes
+        .iter()
+        .map(|total| (cause_name(total.cause), total.requests, total.lost_tokens))
+        .collect();
+    let actual = analysis.hits.actual;
+    let page = Page {
+        facts,
+        analysis,
+        latencies: latencies(analysis),
+        causes,
+        matrix: matrix(analysis),
+        source: actual.map_or(number::ABSENT, |actual| source_name(actual.source)),
+        figures: figures(analysis)?,
+    };
+    render(TEMPLATE, page, out)
+}
+
+/// Fills `template`, which may extend and include the shared ones.
+pub(super) fn render(
+    template: &str,
+    page: impl Serialize,
+    out: &mut impl io::Write,
+) -> Result<(), HtmlError> {
     let mut environment = Environment::new();
+    // Whatever its name, it is HTML.
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_global("style", STYLE);
+    environment.add_global("version", env!("CARGO_PKG_VERSION"));
+    for (name, source) in SHARED {
+        environment.add_template(name, source)?;
+    }
     // What the filters make holds no character that HTML would take as its own.
     let safe = Value::from_safe_string;
     environment.add_filter("percent", move |value: Option<f64>| {
@@ -87,29 +123,14 @@ pub fn html(
     environment.add_filter("decimal", move |value: Option<f64>| {
         safe(number::decimal(value))
     });
+    environment.add_filter("ms", move |value: Option<f64>| {
+        let unit = if value.is_some() { " ms" } else { "" };
+        safe(number::decimal(value) + unit)
+    });
     environment.add_filter("count", move |value: Option<i64>| {
         safe(value.map_or_else(|| number::ABSENT.to_owned(), number::count))
     });
-    environment.add_template("report.html", TEMPLATE)?;
-    let causes: Vec<_> = analysis
-        .attribution
-        .causes
-        .iter()
-        .map(|total| (cause_name(total.cause), total.requests, total.lost_tokens))
-        .collect();
-    let actual = analysis.hits.actual;
-    let page = Value::from(Serde(Page {
-        facts,
-        analysis,
-        latencies: latencies(analysis),
-        causes,
-        matrix: matrix(analysis),
-        source: actual.map_or(number::ABSENT, |actual| source_name(actual.source)),
-        figures: figures(analysis)?,
-        style: STYLE,
-        version: env!("CARGO_PKG_VERSION"),
-    }));
-    let page = environment.get_template("report.html")?.render(page)?;
+    let page = environment.render_str(template, Value::from(Serde(page)))?;
     out.write_all(page.as_bytes())?;
     Ok(())
 }
@@ -173,6 +194,7 @@ mod tests {
         let analysis = explained();
         let page = page(&analysis);
         assert_eq!(page.matches("<figure>").count(), 9);
+        assert!(page.contains("<span class=\"key one\">theory, planned</span>"));
         assert_eq!(page.matches("<svg").count(), 9);
         let rate = analysis.hits.actual.unwrap().line.hit_rate.unwrap();
         assert!(page.contains(&format!("id=\"hit-rate\" data-value=\"{rate}\"")));

@@ -1,5 +1,5 @@
 //! Reports: an analysis as tables for a terminal, rows for a spreadsheet or a
-//! data frame, and one HTML file. Everything goes into a writer it is given; it computes nothing
+//! data frame, and one HTML file; so too a comparison, and a probe. Everything goes into a writer it is given; it computes nothing
 //! that the analysis does not say.
 
 mod aisbench;
@@ -14,8 +14,10 @@ mod names;
 mod number;
 mod open_metrics;
 mod page;
+mod paint;
 mod parity;
 mod parquet;
+mod probe;
 mod terminal;
 
 #[cfg(test)]
@@ -29,4 +31,5 @@ pub use html::{HtmlError, HtmlFacts, html};
 pub use open_metrics::open_metrics;
 pub use parity::parity;
 pub use parquet::records_parquet;
+pub use probe::{probe_comparison_html, probe_html};
 pub use terminal::{TerminalOptions, terminal};

@@ -23,7 +23,8 @@ pub(super) fn decimal(value: Option<f64>) -> String {
 
 /// A number beside an axis: no more decimals than the tick has.
 pub(super) fn axis(value: f64) -> String {
-    let rounded = (value * 1e3).round() / 1e3;
+    // Adding 0 takes the sign off a 0.
+    let rounded = (value * 1e3).round() / 1e3 + 0.0;
     if rounded.abs() >= 1_000.0 {
         grouped(&format!("{rounded:.0}"))
     } else {
@@ -96,5 +97,6 @@ mod tests {
         assert_eq!(count(-1_234_i64), "-1,234");
         assert_eq!(count(999_u64), "999");
         assert_eq!(points(Some(-0.5)), "-0.50 pp");
+        assert_eq!([-1e-9, -0.5, 2_000.0].map(axis), ["0", "-0.5", "2,000"]);
     }
 }

@@ -174,6 +174,9 @@ pub struct CommonArgs {
     /// its name.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the report as one HTML file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for CommonArgs {

@@ -25,6 +25,7 @@ use super::{logging, runtime, signals};
 use crate::artifacts::{pyjson, write_atomic};
 use crate::drive::probe::{self as driver, ProbeEvent, ProbeOutcome, ProbeSettings};
 use crate::probe::{ProbeEnd, ProbeRecord, ProbeVerdict, why_nothing};
+use crate::report;
 
 /// Runs the command.
 pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
@@ -36,7 +37,12 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
     show(&outcome.record, voice);
     write(&resolved.out, &outcome.record)?;
     voice.say(&format!("record: {}", resolved.out.display()));
-    let summary = summary(&outcome.record, &resolved.out);
+    let mut summary = summary(&outcome.record, &resolved.out);
+    if let Some(path) = &resolved.html {
+        write_html(&outcome.record, path)?;
+        voice.say(&format!("report: {}", path.display()));
+        summary["html"] = path.to_string_lossy().into();
+    }
     output::print(&(pyjson::line(&summary) + "\n"))?;
     ended(outcome)
 }
@@ -83,7 +89,15 @@ fn write(path: &Path, record: &ProbeRecord) -> Result<(), Failure> {
     Ok(write_atomic(path, text.as_bytes())?)
 }
 
-fn show(record: &ProbeRecord, voice: Voice) {
+/// Writes the report of a record.
+pub(super) fn write_html(record: &ProbeRecord, path: &Path) -> Result<(), Failure> {
+    let mut page = Vec::new();
+    report::probe_html(record, &mut page)?;
+    Ok(write_atomic(path, &page)?)
+}
+
+/// The whole result, for people.
+pub(super) fn show(record: &ProbeRecord, voice: Voice) {
     voice.say("");
     voice.say(&words::headline(record));
     for note in &record.notes {
@@ -103,7 +117,7 @@ fn show(record: &ProbeRecord, voice: Voice) {
 }
 
 /// The result on stdout: one line, the rows left to the record.
-fn summary(record: &ProbeRecord, path: &Path) -> Value {
+pub(super) fn summary(record: &ProbeRecord, path: &Path) -> Value {
     json!({
         "kind": record.kind,
         "probe": record.probe,

@@ -38,6 +38,8 @@ pub(super) struct Resolved {
     pub(super) settings: ProbeSettings,
     /// File of the record.
     pub(super) out: PathBuf,
+    /// File of the report, where one is wanted.
+    pub(super) html: Option<PathBuf>,
 }
 
 /// Resolves what was typed.
@@ -51,6 +53,9 @@ pub(super) fn resolve(probe: &Probe) -> Result<Resolved, Failure> {
     let now = jiff::ZonedDateTime::now();
     let stamp = now.strftime("%Y%m%d_%H%M%S").to_string();
     let out = out(common, design.kind(), &stamp)?;
+    if let Some(html) = &common.html {
+        writable(html, "report")?;
+    }
     let settings = ProbeSettings {
         address: Address::parse(&common.url)?,
         model: common.model.clone().filter(|model| !model.is_empty()),
@@ -70,7 +75,12 @@ pub(super) fn resolve(probe: &Probe) -> Result<Resolved, Failure> {
         salt: fresh_nonce(),
         files: ProcFiles::of_this_machine(),
     };
-    Ok(Resolved { settings, out })
+    let html = common.html.clone();
+    Ok(Resolved {
+        settings,
+        out,
+        html,
+    })
 }
 
 fn parts(probe: &Probe) -> (Design, Option<&ControlArgs>, &CommonArgs) {
@@ -185,16 +195,22 @@ fn out(common: &CommonArgs, kind: ProbeKind, stamp: &str) -> Result<PathBuf, Fai
             .find(|path| !path.exists())
             .unwrap_or_else(|| name("")));
     };
+    writable(path, "record")?;
+    Ok(path.clone())
+}
+
+/// Whether there is a place for the file.
+fn writable(path: &Path, what: &str) -> Result<(), Failure> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     if path.is_dir() || !folder.is_dir() {
-        let message = format!("cannot write the record `{}`", path.display());
+        let message = format!("cannot write the {what} `{}`", path.display());
         let hint = "name a file in a directory that exists";
         return Err(Failure::input("OUT_UNWRITABLE", message).hint(hint));
     }
-    Ok(path.clone())
+    Ok(())
 }
 
 fn quoted(control: Option<&ControlArgs>) -> Result<Option<Control>, Failure> {

@@ -120,7 +120,7 @@ impl Prober<'_> {
         dose_tokens: u64,
     ) -> Result<DoseVerdict, Stop> {
         let case = arm.doses.len() + 1;
-        let side = format!("dose {dose_tokens} #{case}");
+        let side = DoseCase::side(dose_tokens, case);
         let (mut conversation, ..) = self.open(arm, &side, tokens, None).await?;
         let measured_tokens = match dose_tokens {
             0 => 0,
@@ -170,7 +170,7 @@ impl Prober<'_> {
         depth: f64,
         interleave_tokens: Option<u64>,
     ) -> Result<(), Stop> {
-        let side = format!("needle {depth} #{}", arm.needles.len() + 1);
+        let side = NeedleCase::side(depth, arm.needles.len() + 1);
         let phrase = pass_phrase(&mut self.phrases);
         let sentence = script::needle(&phrase);
         let needle = Some((depth, sentence.as_str()));

@@ -35,7 +35,7 @@
 //! | [`sim`] | edge | a simulated vLLM |
 //! | [`probe`] | pure | designs and verdicts of the prefix-reuse probes |
 //! | [`analyze`] | pure | joins theory, records and counters into a judgment |
-//! | [`report`] | pure | analysis to tables, HTML, CSV |
+//! | [`report`] | pure | analyses and probes to tables, HTML, CSV, Parquet |
 //! | [`cli`] | edge | clap types, one file a command, the only printing |
 //!
 //! # Invariants

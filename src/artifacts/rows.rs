@@ -1,6 +1,7 @@
 //! The rows of `full.jsonl` and `requests.jsonl`. Key order is part of the
 //! format: fields stand here in the order in which they are written.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,13 +15,14 @@ use crate::units::{DpRank, GroupIndex, ratio};
 pub const ANSWER: &str = "none";
 
 /// One row of `full.jsonl`. Lengths are tokens, special tokens not counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FullRow {
     /// `request-%08d` by send order.
     pub request_id: String,
     /// Place in the send order, from 0; the line's own number.
     pub sequence_index: u32,
     /// Prefix group.
+    #[schemars(with = "String")]
     pub group_id: GroupIndex,
     /// Requests of the group before this one.
     pub occurrence_index_within_group: u32,
@@ -74,7 +76,7 @@ pub struct FullRow {
 }
 
 /// `pcload` of a row: the request as the server sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RowExtension {
     /// Prompt tokens, special tokens included.
     pub server_input_tokens: u64,
@@ -146,7 +148,7 @@ impl FullRow {
 }
 
 /// One row of `requests.jsonl`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestRow<'a> {
     /// The prompt.
     pub question: &'a str,

@@ -329,10 +329,52 @@ pub struct ManArgs {
 pub enum SchemaKind {
     /// Scenario files.
     Scenario,
-    /// Load profiles.
+    /// Load profiles (TOML).
     Profile,
-    /// `analysis.json`.
+    /// `manifest.json` of a set.
+    Manifest,
+    /// A line of `full.jsonl`.
+    Row,
+    /// A line of `requests.jsonl`.
+    Request,
+    /// `analysis.json`; also what `run` and `analyze` print.
     Analysis,
     /// A line of `records.jsonl`.
     Record,
+    /// A line of `kv.jsonl`.
+    Kv,
+    /// What `inspect` prints.
+    Inspect,
+    /// What `prepare` prints.
+    Prepare,
+    /// What `validate` prints.
+    Validate,
+    /// What `doctor` prints.
+    Doctor,
+    /// What `report` prints where files were asked for.
+    Report,
+    /// What `demo` prints.
+    Demo,
+    /// What `run --driver both` prints.
+    BothDrivers,
+    /// What `compare` and `run --ab` print of two runs.
+    Comparison,
+    /// `parity.json`; also what `compare` prints of a native and an AISBench run.
+    Parity,
+    /// What `calibrate` prints.
+    Calibration,
+    /// The record of a probe.
+    Probe,
+    /// What `probe` prints.
+    ProbeSummary,
+    /// What `compare` prints of two records of a probe.
+    ProbeComparison,
+    /// What `export aisbench` prints.
+    AisbenchExport,
+    /// What `sim` prints when it is ready.
+    Sim,
+    /// A line of the truth log of `sim`.
+    Truth,
+    /// A line of the log with `--log-format json`.
+    Log,
 }

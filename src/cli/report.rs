@@ -86,12 +86,11 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> Result<Exit, Failure> {
 fn of_probe(path: &Path, html: Option<&Path>, voice: Voice) -> Result<Exit, Failure> {
     let record = probe::record(path)?;
     probe::show(&record, voice);
-    let mut summary = probe::summary(&record, path);
     if let Some(html) = html {
         probe::write_html(&record, html)?;
-        summary["html"] = html.to_string_lossy().into();
     }
-    output::print(&(pyjson::line(&summary) + "\n"))?;
+    let summary = probe::Summary::new(&record, path, html);
+    output::print(&(pyjson::line(&json!(summary)) + "\n"))?;
     Ok(Exit::Done)
 }
 

@@ -1,6 +1,7 @@
 //! How many characters make how many tokens on this server: a line through what
 //! its usage said. Hard-coded ratios silently change the arm.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Share of the wanted size by which a first turn may be off, 0..=1.
@@ -10,7 +11,7 @@ pub const SIZE_TOLERANCE_RATIO: f64 = 0.01;
 const LINE_DIFFERENCE_RATIO: f64 = 0.2;
 
 /// How characters are turned into tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// Characters sent in the newest measurement.
     pub characters: u64,

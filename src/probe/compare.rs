@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub struct NotComparable {
 }
 
 /// One thing that both records say something of.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// What.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct Line {
 }
 
 /// Two records side by side.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Always `pcload.probe_comparison`.
     pub kind: &'static str,

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DoseVerdict;
@@ -44,7 +45,7 @@ impl Seen {
 }
 
 /// What a search has found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     /// Largest dose that left reuse whole; `None` when even no traffic did not.
     pub harmless_tokens: Option<u64>,
@@ -146,7 +147,7 @@ impl KneeSearch {
 
 /// A knee seen against the KV pool: it moves with the pool when the loss is one
 /// of capacity, and stands still when it is structural.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolShare {
     /// Tokens that the pool of one rank holds.
     pub pool_tokens: u64,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::block::BlockSource;
@@ -14,7 +15,7 @@ use super::verdict::{DoseVerdict, NeedleVerdict, ProbeVerdict, TurnVerdict};
 pub const PROBE_SCHEMA_VERSION: u32 = 1;
 
 /// Which probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeKind {
     /// One conversation alone.
@@ -28,7 +29,7 @@ pub enum ProbeKind {
 }
 
 /// Where a fact about the engine comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactSource {
     /// The engine's command line.
@@ -44,7 +45,7 @@ pub enum FactSource {
 }
 
 /// One fact and its source.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
     /// The value as text or number; null when unknown.
     pub value: serde_json::Value,
@@ -77,7 +78,7 @@ impl Fact {
 /// `max_model_len`, `block_size` (flag first), `block_size_metric` (what the
 /// metrics page says), `num_gpu_blocks`, `kv_cache_tokens`, `prefix_caching`,
 /// `retention_interval`, `data_parallel_size`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EngineRecord(pub BTreeMap<String, Fact>);
 
@@ -100,7 +101,7 @@ impl EngineRecord {
 }
 
 /// What a request was sent for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestKind {
     /// To learn tokens per character: the sample, and a first turn whose size
@@ -119,7 +120,7 @@ pub enum RequestKind {
 }
 
 /// Where a count of cached tokens comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReuseSource {
     /// `usage.prompt_tokens_details.cached_tokens`.
@@ -131,7 +132,7 @@ pub enum ReuseSource {
 }
 
 /// One request of a probe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRow {
     /// What it was sent for.
     pub kind: RequestKind,
@@ -163,7 +164,7 @@ pub struct RequestRow {
 }
 
 /// One needle case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NeedleCase {
     /// Depth in the document, 0..=1.
     pub depth_ratio: f64,
@@ -182,7 +183,7 @@ pub struct NeedleCase {
 }
 
 /// One dose.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DoseCase {
     /// Tokens asked for.
     pub dose_tokens: u64,
@@ -193,7 +194,7 @@ pub struct DoseCase {
 }
 
 /// How a probe came to its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeEnd {
     /// All of it was sent.
@@ -210,7 +211,7 @@ pub enum ProbeEnd {
 }
 
 /// Sums over all requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Requests answered.
     pub request_count: usize,
@@ -236,7 +237,7 @@ impl Totals {
 }
 
 /// The single arm that makes another probe readable.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
     /// The record's file name, or `with-control` when it was run along.
     pub origin: String,
@@ -277,7 +278,7 @@ impl Control {
 }
 
 /// The whole record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeRecord {
     /// Always `pcload.probe`.
     pub kind: String,

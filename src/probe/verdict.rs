@@ -1,5 +1,6 @@
 //! What each turn, dose and needle says, and what the probe says of them all.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::block::{BlockDecision, BlockSource, larger_block_that_explains};
@@ -7,7 +8,7 @@ use super::floor::{first_reuse_floor, next_turn_floor};
 use crate::units::BlockSize;
 
 /// Verdict of one conversation turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum TurnVerdict {
     /// Round 1, at most one block cached.
@@ -25,7 +26,7 @@ pub enum TurnVerdict {
 }
 
 /// Verdict of one dose of interleaved traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum DoseVerdict {
     /// The conversation's prefix survived.
@@ -50,7 +51,7 @@ impl From<TurnVerdict> for DoseVerdict {
 }
 
 /// Verdict of one needle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum NeedleVerdict {
     /// Reused and answered rightly.
@@ -66,7 +67,7 @@ pub enum NeedleVerdict {
 }
 
 /// Verdict of a whole probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeVerdict {
     /// Every checked turn passed.

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 const TICKS_MAX: u32 = 2_678_400_000;
 
 /// One rank at the moment of a sample.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct KvRank {
     /// Share of the KV pool in use, 0..=1.
     pub kv_cache_usage: Option<f64>,
@@ -56,7 +57,7 @@ impl From<&RankSnapshot> for KvRank {
 }
 
 /// One scrape under load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct KvSample {
     /// From the origin to the start of the scrape.
     pub elapsed_seconds: f64,

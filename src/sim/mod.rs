@@ -48,3 +48,4 @@ pub use config::{
 pub use faults::Faults;
 pub use server::Server;
 pub use toy::Toy;
+pub use truth::truth_schema;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use nix::time::{ClockId, clock_gettime};
+use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 
 use crate::sim::config::SimError;
@@ -25,7 +26,7 @@ pub(super) fn monotonic_nanos() -> u64 {
 }
 
 /// What is true of one request.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Row {
     /// The client's `X-Request-Id`.
     pub(super) rid: Option<String>,
@@ -37,11 +38,24 @@ pub(super) struct Row {
     pub(super) recv_ns: u64,
     /// When each token event was handed to the socket's writer.
     pub(super) sends_ns: Vec<u64>,
+    /// Prompt tokens.
     pub(super) prompt_tokens: u64,
+    /// Of them served from the cache.
     pub(super) cached_tokens: u64,
+    /// Output tokens.
     pub(super) completion_tokens: u64,
     /// Whether the last event was sent.
     pub(super) complete: bool,
+}
+
+/// The JSON Schema of a line.
+pub fn truth_schema() -> serde_json::Value {
+    let mut schema = serde_json::Value::from(schema_for!(Row));
+    schema["title"] = "pcload sim truth row".into();
+    schema["description"] = "A line of `pcload sim --truth-log`; times in nanoseconds of the \
+                             monotonic clock."
+        .into();
+    schema
 }
 
 /// Where the rows go.

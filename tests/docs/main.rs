@@ -30,6 +30,7 @@ mod examples;
 mod formats;
 mod links;
 mod mentions;
+mod outputs;
 mod pages;
 mod schemas;
 mod simulated;

@@ -11,6 +11,8 @@ pub(crate) struct Simulated {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub url: String,
+    /// The line that it said.
+    pub said: Value,
 }
 
 impl Simulated {
@@ -25,6 +27,7 @@ impl Simulated {
         Self {
             child,
             url: said["url"].as_str().unwrap().to_owned(),
+            said,
         }
     }
 

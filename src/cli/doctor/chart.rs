@@ -3,16 +3,16 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 
 /// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(in crate::cli) enum State {
     /// As a run needs it.
     Fine,
     /// A run would go on, and say so.
@@ -35,8 +35,8 @@ impl State {
 }
 
 /// One line of the chart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Check {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(in crate::cli) struct Check {
     /// What was looked at; several lines may bear one name.
     #[serde(rename = "check")]
     name: &'static str,
@@ -48,6 +48,15 @@ pub(super) struct Check {
     detail: String,
     /// Ways out.
     hints: Vec<String>,
+}
+
+/// The checks as they are printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(in crate::cli) struct Document {
+    /// Whether nothing has failed.
+    ready: bool,
+    /// In the order they were made.
+    checks: Vec<Check>,
 }
 
 /// All checks, in the order they were made.
@@ -134,8 +143,11 @@ impl Chart {
     }
 
     /// The checks for programs.
-    pub(super) fn document(&self) -> Value {
-        json!({"ready": self.exits.is_empty(), "checks": self.checks})
+    pub(super) fn document(&self) -> Document {
+        Document {
+            ready: self.exits.is_empty(),
+            checks: self.checks.clone(),
+        }
     }
 
     /// The checks for people, at most `width` columns.
@@ -193,8 +205,8 @@ mod tests {
     fn input_is_mended_before_the_world() {
         assert_eq!(chart().exit(), Exit::Input);
         assert_eq!(Chart::default().exit(), Exit::Done);
-        assert_eq!(chart().document()["ready"], false);
-        assert_eq!(Chart::default().document()["ready"], true);
+        assert!(!chart().document().ready);
+        assert!(Chart::default().document().ready);
     }
 
     #[test]

@@ -8,10 +8,13 @@ mod chart;
 mod offline;
 mod online;
 
+use serde_json::json;
+
 use super::args::{Global, ScenarioArgs};
 use super::exit::{Exit, Failure};
 use super::{inputs, logging, output};
 use chart::Chart;
+pub(super) use chart::Document;
 
 /// Runs the command.
 pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure> {
@@ -35,6 +38,6 @@ pub(super) fn run(args: &ScenarioArgs, global: &Global) -> Result<Exit, Failure>
         output::complain(&chart.table(output::columns()));
     }
     output::complain(&chart.errors());
-    output::print(&format!("{:#}\n", chart.document()))?;
+    output::print(&format!("{:#}\n", json!(chart.document())))?;
     Ok(chart.exit())
 }

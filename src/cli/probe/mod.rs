@@ -7,16 +7,18 @@
 
 mod args;
 mod settings;
+mod summary;
 mod words;
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use args::ProbeArgs;
 pub(super) use settings::record;
+pub(super) use summary::Summary;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
@@ -37,13 +39,12 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
     show(&outcome.record, voice);
     write(&resolved.out, &outcome.record)?;
     voice.say(&format!("record: {}", resolved.out.display()));
-    let mut summary = summary(&outcome.record, &resolved.out);
     if let Some(path) = &resolved.html {
         write_html(&outcome.record, path)?;
         voice.say(&format!("report: {}", path.display()));
-        summary["html"] = path.to_string_lossy().into();
     }
-    output::print(&(pyjson::line(&summary) + "\n"))?;
+    let summary = Summary::new(&outcome.record, &resolved.out, resolved.html.as_deref());
+    output::print(&(pyjson::line(&json!(summary)) + "\n"))?;
     ended(outcome)
 }
 
@@ -114,31 +115,6 @@ pub(super) fn show(record: &ProbeRecord, voice: Voice) {
         voice.say(&case);
     }
     voice.say(&words::block(record));
-}
-
-/// The result on stdout: one line, the rows left to the record.
-pub(super) fn summary(record: &ProbeRecord, path: &Path) -> Value {
-    json!({
-        "kind": record.kind,
-        "probe": record.probe,
-        "arm": record.arm,
-        "verdict": record.verdict,
-        "end": record.end,
-        "checked_count": record.checked_count,
-        "passed_count": record.passed_count,
-        "failures": record.failures(),
-        "block_tokens": record.block_tokens,
-        "block_source": record.block_source,
-        "retention_tokens": record.retention_tokens,
-        "knee": record.knee,
-        "knee_share": record.knee_share,
-        "doses": record.doses,
-        "needles": record.needles,
-        "control": record.control.as_ref().map(|control| control.verdict),
-        "not_reached": record.not_reached,
-        "totals": record.totals,
-        "record": path.to_string_lossy(),
-    })
 }
 
 /// The exit status, with an error line where nothing could be judged.

@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 const SCRIPT: &str = "run.sh";
 
 /// What was written.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Exported {
     /// The configuration.
     pub config: PathBuf,

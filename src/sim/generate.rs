@@ -34,6 +34,9 @@ use crate::sim::wire::{self, Wanted};
 /// Bodies above this are tokenized on a thread of their own, in bytes.
 const INLINE_BYTES_MAX: usize = 32 << 10;
 
+/// Events whose times have room in a row of the truth log from the start.
+const SENDS_RESERVED: usize = 1 << 10;
+
 /// Answers a generation request.
 pub(super) async fn generate(
     shared: &Arc<Shared>,
@@ -132,6 +135,7 @@ fn streamed(
         id: shape.id.clone(),
         recv_ns: asked.received_ns,
         prompt_tokens: shape.prompt_tokens,
+        sends_ns: Vec::with_capacity(choices[0].output.ids.len().min(SENDS_RESERVED)),
         ..Row::default()
     });
     let handler = if shape.chat {

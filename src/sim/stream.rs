@@ -6,6 +6,7 @@
 //! Cost per token written past the library: the mailbox's atomics, a lock that
 //! nobody else wants, one event copied into a reused buffer, one `send`.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -64,6 +65,18 @@ pub(super) enum State {
     Ended,
 }
 
+/// Where a thread puts events together that leave past the library.
+#[derive(Debug, Default)]
+struct Scratch {
+    event: Vec<u8>,
+    /// Events behind their chunk sizes.
+    framed: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 /// A stream that its connection's task and the engine's driver share.
 pub(super) struct Speech {
     line: Arc<Line>,
@@ -72,8 +85,6 @@ pub(super) struct Speech {
 
 struct Speaker {
     stream: Stream,
-    /// Events behind their chunk sizes, on their way past the library.
-    framed: Vec<u8>,
     /// The library was told that there is nothing yet.
     waits: bool,
     /// The library has asked at least once, so it holds the head.
@@ -88,7 +99,6 @@ impl Speech {
             line,
             speaker: Mutex::new(Speaker {
                 stream,
-                framed: Vec::new(),
                 waits: false,
                 asked: false,
             }),
@@ -138,18 +148,18 @@ impl Listener for Speech {
         if !speaker.waits || speaker.stream.is_bent() || !self.line.is_free() {
             return false;
         }
-        let Speaker {
-            stream,
-            framed,
-            waits,
-            ..
-        } = &mut *speaker;
-        framed.clear();
-        while stream.say_into(framed) {}
-        // The library says the end.
-        *waits = stream.state == State::Speaks;
-        let sent = framed.is_empty() || self.line.send(framed);
-        sent && *waits
+        let Speaker { stream, waits, .. } = &mut *speaker;
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.framed.clear();
+            // The thread's own memory is warm; the stream's would not be.
+            std::mem::swap(&mut stream.buffer, &mut scratch.event);
+            while stream.say_into(&mut scratch.framed) {}
+            std::mem::swap(&mut stream.buffer, &mut scratch.event);
+            // The library says the end.
+            *waits = stream.state == State::Speaks;
+            let sent = scratch.framed.is_empty() || self.line.send(&scratch.framed);
+            sent && *waits
+        })
     }
 }
 

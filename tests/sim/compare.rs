@@ -55,17 +55,20 @@ fn collect(value: &Value, keys: &mut Vec<String>) {
                 match value.as_array() {
                     // Tokens are members there; only their number is no chance.
                     Some(items) if name == "top_logprobs" && is_map(items) => {
-                        let members = |item: &Value| item.as_object().map_or(0, |item| item.len());
-                        keys.push(format!(
-                            "{:?}",
-                            items.iter().map(members).collect::<Vec<_>>()
-                        ));
+                        let members =
+                            |item: &Value| item.as_object().map_or(0, serde_json::Map::len);
+                        let counts: Vec<usize> = items.iter().map(members).collect();
+                        keys.push(format!("{counts:?}"));
                     }
                     _ => collect(value, keys),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, keys)),
+        Value::Array(items) => {
+            for item in items {
+                collect(item, keys);
+            }
+        }
         _ => {}
     }
 }

@@ -4,6 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "edge: a test has a clock (paused) and fails by panicking"
 )]

@@ -9,6 +9,8 @@ pub struct Case {
     pub streams: u32,
     pub requests: usize,
     pub chunks: u64,
+    /// Prompts are token ids, which no server has to tokenize.
+    pub ids: bool,
     /// Starts are spread over this time.
     pub spread: Duration,
     /// Poisson arrivals per second in place of the closed loop.
@@ -17,12 +19,14 @@ pub struct Case {
     pub killed: bool,
 }
 
-const CLOSED: Case = Case {
+/// A closed loop without pauses, to be filled in.
+pub const CLOSED: Case = Case {
     name: "",
     mock: &[],
     streams: 32,
     requests: 0,
     chunks: 128,
+    ids: false,
     spread: Duration::ZERO,
     rate: None,
     killed: false,
@@ -67,7 +71,8 @@ const PACED_IDLE: &[&str] = &[
     "1000",
     "--truth-full",
 ];
-const SPREAD: Duration = Duration::from_millis(1_330);
+/// Over what the starts of paced streams are spread.
+pub const SPREAD: Duration = Duration::from_millis(1_330);
 
 /// All lines, in the order of the table.
 pub const CASES: &[Case] = &[

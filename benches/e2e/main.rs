@@ -20,12 +20,13 @@
 mod cases;
 mod figures;
 mod mock;
+mod pace;
 mod rival;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cases::{CASES, Case};
+use cases::{CASES, CLOSED, Case, SPREAD};
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -69,6 +70,7 @@ fn main() {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(3);
+    paces(&wanted, &program, folder.path());
     head();
     for case in CASES {
         if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
@@ -93,6 +95,16 @@ fn main() {
                     rival_row(case, figures);
                 }
             }
+        }
+    }
+}
+
+/// The servers' own pace, on demand only: it measures no client.
+fn paces(wanted: &[String], mock: &Path, folder: &Path) {
+    for case in pace::CASES {
+        if wanted.iter().any(|name| name == case.name) {
+            pace::row(case, "mock", &pace::run_case(case, Some(mock), folder));
+            pace::row(case, "sim", &pace::run_case(case, None, folder));
         }
     }
 }
@@ -184,7 +196,11 @@ fn check(case: &Case, outcome: &NativeOutcome, seen: Option<u64>) {
 
 fn requests(case: &Case, config: &NativeConfig) -> Vec<LoadRequest> {
     let template = config.body_template("mock", &[]);
-    let prompt = Prompt::Text("four words of text. ".repeat(26));
+    let prompt = if case.ids {
+        Prompt::TokenIds((1_000..1_128).collect())
+    } else {
+        Prompt::Text("four words of text. ".repeat(26))
+    };
     let body = template.build(&prompt, case.chunks);
     let request = |index: u32| LoadRequest {
         sequence_index: index,

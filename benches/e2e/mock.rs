@@ -116,11 +116,21 @@ impl Mock {
         self.child.wait().ok();
     }
 
-    /// Ends the mock and reads its log, by name of the request.
-    pub fn truth(mut self) -> BTreeMap<String, Truth> {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the mock and reads its log.
+    pub fn log(mut self) -> String {
         self.request("POST", "/mock/flush");
         self.kill();
-        let text = std::fs::read_to_string(&self.truth).unwrap_or_default();
+        std::fs::read_to_string(&self.truth).unwrap_or_default()
+    }
+
+    /// The same by name of the request.
+    pub fn truth(self) -> BTreeMap<String, Truth> {
+        let text = self.log();
         let lines = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());

@@ -1,8 +1,5 @@
 //! `pcload export`: a prepared set or a run in another tool's form.
 
-#![allow(clippy::disallowed_methods, reason = "edge: reads runs, writes files")]
-
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -10,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
-use super::{logging, output, parity, run};
+use super::{logging, output, parity, run, stored_run};
 use crate::analyze::vllm_bench::{VllmFacts, vllm_result};
 use crate::artifacts::{self, PreparedSet, RunDirectory, pyjson, write_document};
 use crate::scenario::{ManifestPurpose, Scenario};
@@ -78,7 +75,7 @@ fn aisbench(args: &ExportAisbenchArgs, global: &Global) -> Result<Exit, Failure>
 
 fn vllm_json(args: &ExportVllmArgs, global: &Global) -> Result<Exit, Failure> {
     let (set, scenario) = open(&args.manifest, global)?;
-    let directory = directory(&set, args.run)?;
+    let directory = stored_run::run_of(&set, args.run)?;
     let document = document(&set, &scenario, &directory)?;
     match &args.out {
         Some(path) => write_document(path, &document)?,
@@ -87,34 +84,13 @@ fn vllm_json(args: &ExportVllmArgs, global: &Global) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn directory(set: &PreparedSet, number: Option<u32>) -> Result<RunDirectory, Failure> {
-    let runs = RunDirectory::all(set)?;
-    let found = match number {
-        Some(number) => runs.into_iter().find(|run| run.number() == number),
-        None => runs.into_iter().next_back(),
-    };
-    found.ok_or_else(|| {
-        let message = match number {
-            Some(number) => format!("the set has no run {number}"),
-            None => "the set has not been run".to_owned(),
-        };
-        Failure::input("RUN_UNKNOWN", message).hint("`pcload run --manifest` runs it")
-    })
-}
-
 fn document(
     set: &PreparedSet,
     scenario: &Scenario,
     directory: &RunDirectory,
 ) -> Result<Value, Failure> {
     let records = parity::records(directory.path())?;
-    let path = directory.analysis();
-    let text = fs::read_to_string(&path)
-        .map_err(|error| super::inputs::unreadable("analysis", &path, &error))?;
-    let analysis: Value = serde_json::from_str(&text).map_err(|error| {
-        let message = format!("`{}` is no analysis: {error}", path.display());
-        Failure::input("RUN_UNREADABLE", message)
-    })?;
+    let analysis = stored_run::document(&directory.analysis())?;
     let judged = &analysis["pcload"];
     let stage = match judged["stages"].as_array().map(Vec::as_slice) {
         Some([only]) => only,

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::exit::Failure;
 use super::inputs::unreadable;
 use super::output::{self, Voice};
+use super::stored_run;
 use crate::analyze::parity::{Parity, Side, parity, parse_truth};
 use crate::measure::RequestRecord;
 use crate::report::{self, TerminalOptions};
@@ -27,9 +28,7 @@ struct RunOnDisk {
 impl RunOnDisk {
     fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join("analysis.json");
-        let text = fs::read(&path).map_err(|error| unreadable("analysis", &path, &error))?;
-        let document: Value =
-            serde_json::from_slice(&text).map_err(|error| broken(&path, &error.to_string()))?;
+        let document = stored_run::document(&path)?;
         let run = &document["pcload"]["run"];
         let driver = run["driver"].as_str();
         let driver = driver.ok_or_else(|| broken(&path, "it names no driver"))?;

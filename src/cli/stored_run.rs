@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "edge: reads the files of a run")]
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize as _;
@@ -17,6 +17,9 @@ use crate::analyze::{Analysis, StageReport};
 use crate::artifacts::{PreparedSet, RunDirectory};
 use crate::measure::RequestRecord;
 use crate::report::HtmlFacts;
+
+/// The records of a run, beside its analysis.
+const RECORDS: &str = "records.jsonl";
 
 /// Longest line of `records.jsonl` that is read, bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -71,6 +74,9 @@ impl StoredRun {
         let inside = directory.join("result");
         if let Some(manifest) = manifest_in(directory).or_else(|| manifest_in(&inside)) {
             return Self::of_set(PreparedSet::open(&manifest)?, None);
+        }
+        if directory.join(RECORDS).is_file() {
+            return Err(not_judged(directory));
         }
         let message = format!(
             "`{}` holds neither `analysis.json` nor a manifest",
@@ -143,7 +149,7 @@ impl StoredRun {
             return Err(Failure::input("NO_RECORDS", message)
                 .hint("name the run's own directory, `result/runs/<n>`"));
         };
-        let path = directory.join("records.jsonl");
+        let path = directory.join(RECORDS);
         let file =
             File::open(&path).map_err(|error| inputs::unreadable("records", &path, &error))?;
         let mut reader = BufReader::new(file);
@@ -288,11 +294,27 @@ fn profile(stages: &[StageReport]) -> String {
 
 /// Reads a JSON document.
 pub(super) fn document(path: &Path) -> Result<Value, Failure> {
-    let bytes = fs::read(path).map_err(|error| inputs::unreadable("analysis", path, &error))?;
+    let bytes = fs::read(path).map_err(|error| {
+        let killed =
+            error.kind() == io::ErrorKind::NotFound && path.with_file_name(RECORDS).is_file();
+        match path.parent().filter(|_| killed) {
+            Some(directory) => not_judged(directory),
+            None => inputs::unreadable("analysis", path, &error),
+        }
+    })?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let message = format!("`{}` is not JSON: {error}", path.display());
         Failure::input("ANALYSIS_UNREADABLE", message)
     })
+}
+
+/// A run that was killed: what was measured is there, and no more.
+fn not_judged(directory: &Path) -> Failure {
+    let message = format!(
+        "`{}` has records and no analysis: the run was ended before it was judged",
+        directory.display()
+    );
+    Failure::input("NO_JUDGMENT", message).hint("run the set again: `pcload run --manifest`")
 }
 
 /// The one manifest in a folder.
@@ -304,6 +326,24 @@ fn manifest_in(folder: &Path) -> Option<PathBuf> {
     });
     let first = found.next()?;
     found.next().is_none().then_some(first)
+}
+
+/// Run `number` of a set, else the newest that was judged.
+pub(super) fn run_of(set: &PreparedSet, number: Option<u32>) -> Result<RunDirectory, Failure> {
+    let runs = RunDirectory::all(set)?;
+    match number {
+        Some(number) => {
+            let found = runs.iter().find(|run| run.number() == number).cloned();
+            found.ok_or_else(|| no_such_run(number, &runs))
+        }
+        None => {
+            let judged = runs.into_iter().rev().find(|run| run.analysis().is_file());
+            judged.ok_or_else(|| {
+                let failure = Failure::input("NO_RUN", "no run of the set was judged");
+                failure.hint("`pcload run --manifest` runs it")
+            })
+        }
+    }
 }
 
 fn no_such_run(number: u32, runs: &[RunDirectory]) -> Failure {

@@ -219,3 +219,31 @@ fn a_file_beyond_the_limit_of_the_shell_is_an_error_and_leaves_no_set() {
     assert!(stderr.starts_with("ERROR: FILE_ACCESS: "), "{stderr}");
     assert_eq!(outputs(&folder), Vec::<PathBuf>::new());
 }
+
+#[test]
+fn a_run_that_was_killed_is_named_as_such() {
+    let server = Simulated::start(Config::default());
+    let folder = Folder::new();
+    folder.write_scenario(&with(
+        server.scenario(),
+        "run.output_dir",
+        json!("outputs/x"),
+    ));
+    folder.done(&["run", "--quiet", "--scenario", "scenario.json"]);
+    let files = outputs(&folder);
+    let file = |end: &str| files.iter().find(|path| path.ends_with(end)).unwrap();
+    let analysis = file("runs/1/analysis.json");
+    // What a kill before the judgment leaves.
+    fs::remove_file(analysis).unwrap();
+    let run = analysis.parent().unwrap().to_str().unwrap();
+    let is_manifest = |path: &&PathBuf| path.to_string_lossy().ends_with(".manifest.json");
+    let manifest = files.iter().find(is_manifest).unwrap().to_str().unwrap();
+    for arguments in [
+        vec!["report", "--manifest", manifest, "--run", "1"],
+        vec!["compare", run, run],
+        vec!["export", "vllm-json", "--manifest", manifest, "--run", "1"],
+    ] {
+        let ran = folder.run(&arguments);
+        ran.fails(2, "NO_JUDGMENT", &["ended before it was judged"]);
+    }
+}

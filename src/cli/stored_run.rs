@@ -331,19 +331,15 @@ fn manifest_in(folder: &Path) -> Option<PathBuf> {
 /// Run `number` of a set, else the newest that was judged.
 pub(super) fn run_of(set: &PreparedSet, number: Option<u32>) -> Result<RunDirectory, Failure> {
     let runs = RunDirectory::all(set)?;
-    match number {
-        Some(number) => {
-            let found = runs.iter().find(|run| run.number() == number).cloned();
-            found.ok_or_else(|| no_such_run(number, &runs))
-        }
-        None => {
-            let judged = runs.into_iter().rev().find(|run| run.analysis().is_file());
-            judged.ok_or_else(|| {
-                let failure = Failure::input("NO_RUN", "no run of the set was judged");
-                failure.hint("`pcload run --manifest` runs it")
-            })
-        }
+    if let Some(number) = number {
+        let found = runs.iter().find(|run| run.number() == number).cloned();
+        return found.ok_or_else(|| no_such_run(number, &runs));
     }
+    let judged = runs.into_iter().rev().find(|run| run.analysis().is_file());
+    judged.ok_or_else(|| {
+        let failure = Failure::input("NO_RUN", "no run of the set was judged");
+        failure.hint("`pcload run --manifest` runs it")
+    })
 }
 
 fn no_such_run(number: u32, runs: &[RunDirectory]) -> Failure {

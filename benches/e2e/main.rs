@@ -70,7 +70,7 @@ fn main() {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(3);
-    paces(&wanted, &program, folder.path());
+    pace::run(&wanted, &program, folder.path());
     head();
     for case in CASES {
         if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
@@ -95,16 +95,6 @@ fn main() {
                     rival_row(case, figures);
                 }
             }
-        }
-    }
-}
-
-/// The servers' own pace, on demand only: it measures no client.
-fn paces(wanted: &[String], mock: &Path, folder: &Path) {
-    for case in pace::CASES {
-        if wanted.iter().any(|name| name == case.name) {
-            pace::row(case, "mock", &pace::run_case(case, Some(mock), folder));
-            pace::row(case, "sim", &pace::run_case(case, None, folder));
         }
     }
 }

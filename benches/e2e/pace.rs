@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pcload::drive::NativeConfig;
-use pcload::drive::native::{Control, run};
+use pcload::drive::native::{self, Control};
 use pcload::service::clock::RunClock;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ const MOCK: &[&str] = &[
 const FLOOD: &[&str] = &["--mode", "flood", "--truth-full"];
 
 /// The loads; `mock` is for the mock, the simulator takes the same times.
-pub const CASES: &[Case] = &[
+const CASES: &[Case] = &[
     Case {
         name: "pace-none",
         mock: FLOOD,
@@ -100,7 +100,7 @@ struct Row {
 
 /// What a server was like.
 #[derive(Clone, Debug, Serialize)]
-pub struct PaceFigures {
+struct PaceFigures {
     /// Token events sent.
     pub events: usize,
     /// Processor seconds of the server per million events.
@@ -116,8 +116,18 @@ pub struct PaceFigures {
     pub later_error_ms: Option<[f64; 5]>,
 }
 
+/// Runs the cases asked for: on demand only, they measure no client.
+pub fn run(wanted: &[String], mock: &Path, folder: &Path) {
+    for case in CASES {
+        if wanted.iter().any(|name| name == case.name) {
+            row(case, "mock", &run_case(case, Some(mock), folder));
+            row(case, "sim", &run_case(case, None, folder));
+        }
+    }
+}
+
 /// Runs one case against the mock or, without one, the simulator.
-pub fn run_case(case: &Case, mock: Option<&Path>, folder: &Path) -> PaceFigures {
+fn run_case(case: &Case, mock: Option<&Path>, folder: &Path) -> PaceFigures {
     match mock {
         Some(program) => {
             let server = Mock::start(program, folder, case.mock);
@@ -154,7 +164,7 @@ fn load(case: &Case, url: String, folder: &Path) {
         .build()
         .expect("a runtime");
     let outcome = runtime
-        .block_on(run(
+        .block_on(native::run(
             config,
             requests,
             plan(case),
@@ -269,7 +279,7 @@ fn quantiles(mut values: Vec<f64>) -> [f64; 5] {
 }
 
 /// One line of the table, and one of JSON.
-pub fn row(case: &Case, server: &str, figures: &PaceFigures) {
+fn row(case: &Case, server: &str, figures: &PaceFigures) {
     let say = |values: Option<[f64; 5]>| {
         values.map_or("-".to_owned(), |values| {
             values.map(|value| format!("{value:.2}")).join("/")

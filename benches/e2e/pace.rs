@@ -128,26 +128,22 @@ pub fn run(wanted: &[String], mock: &Path, folder: &Path) {
 
 /// Runs one case against the mock or, without one, the simulator.
 fn run_case(case: &Case, mock: Option<&Path>, folder: &Path) -> PaceFigures {
-    match mock {
-        Some(program) => {
-            let server = Mock::start(program, folder, case.mock);
-            let before = processor(server.id());
-            load(case, server.url(), folder);
-            let after = processor(server.id());
-            let text = server.log();
-            figures(case, &text, before, after)
-        }
-        None => {
-            let truth = folder.join("sim-truth.jsonl");
-            let mut server = Sim::start(case, &truth);
-            let before = processor(server.child.id());
-            load(case, server.url.clone(), folder);
-            let after = processor(server.child.id());
-            server.stop();
-            let text = std::fs::read_to_string(&truth).expect("the simulator's log");
-            figures(case, &text, before, after)
-        }
+    if let Some(program) = mock {
+        let server = Mock::start(program, folder, case.mock);
+        let before = processor(server.id());
+        load(case, server.url(), folder);
+        let after = processor(server.id());
+        let text = server.log();
+        return figures(case, &text, before, after);
     }
+    let truth = folder.join("sim-truth.jsonl");
+    let mut server = Sim::start(case, &truth);
+    let before = processor(server.child.id());
+    load(case, server.url.clone(), folder);
+    let after = processor(server.child.id());
+    server.stop();
+    let text = std::fs::read_to_string(&truth).expect("the simulator's log");
+    figures(case, &text, before, after)
 }
 
 fn is_paced(case: &Case) -> bool {

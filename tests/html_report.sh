@@ -48,7 +48,7 @@ cp "$run/analysis.json" run.json
 for kind in pressed failing; do
     case $kind in
         pressed) serve --data-parallel-size 2 --num-gpu-blocks 200 --model simulated-model ;;
-        failing) serve --data-parallel-size 2 --model simulated-model --fault-cut-stream 0.2 --fault-503 0.1 ;;
+        failing) serve --data-parallel-size 2 --model simulated-model --fault-cut-stream 0.2 ;;
     esac
     sed -e "s|http://127.0.0.1:[0-9]*|$url|" -e "s|./outputs/demo|./outputs/$kind|" \
         demo/scenario.json >"demo/$kind.json"

@@ -28,6 +28,9 @@ LOOK = """(() => {
       }
     }
   }
+  const hidden = [...document.querySelectorAll(".scroll")]
+    .filter(box => box.scrollWidth > box.clientWidth + 1)
+    .map(box => box.textContent.trim().slice(0, 40));
   const values = {};
   for (const one of document.querySelectorAll("[id][data-value]")) {
     values[one.id] = one.dataset.value;
@@ -42,7 +45,7 @@ LOOK = """(() => {
     differing: document.querySelectorAll("#results tr.differs").length,
     said: document.querySelectorAll("#sentences li").length,
     verdict: (document.querySelector("#verdict") || {}).textContent,
-    values, cut,
+    values, cut, hidden,
   });
 })()"""
 
@@ -207,6 +210,8 @@ def faults(found, size, document, path):
         wrong.append(f"{found['width']} pixels wide")
     if os.path.getsize(path) > 5_000_000:
         wrong.append(f"{os.path.getsize(path)} bytes")
+    if size[0] >= 1440 and found["hidden"]:
+        wrong.append(f"tables that hide columns: {found['hidden']}")
     if found["cut"]:
         wrong.append(f"labels outside their chart: {found['cut']}")
     if found["charts"] != charts:

@@ -5,9 +5,10 @@
 #   tests/html_report.sh OUT_DIR [PCLOAD]
 #
 # Fails on a console message, a request for anything but the page itself, a page
-# wider than its window, a label outside its chart, a wrong number of charts, or a
-# value that is not that of the JSON it was made of. Leaves reports and screenshots
-# in OUT_DIR. Installs Debian's chromium where there is none. Not part of
+# wider than its window, a table that hides columns on a wide screen, a label
+# outside its chart, a wrong number of charts, or a value that is not that of the
+# JSON it was made of. Leaves reports and screenshots in OUT_DIR. Installs Debian's
+# chromium where there is none. Not part of
 # `cargo test`.
 set -euo pipefail
 

@@ -74,7 +74,7 @@ impl Progress {
     }
 
     /// Cached over prompt tokens so far of each rank that requests were sent to,
-    /// of the first [`RANKS_SHOWN`]; `None` of a rank that has answered none.
+    /// of the first `RANKS_SHOWN`; `None` of a rank that has answered none.
     pub fn hit_rates_by_rank(&self) -> Vec<Option<f64>> {
         let rates = self.ranks.iter().map(|tokens| {
             let [prompt, cached] = tokens.each_ref().map(|one| one.load(Ordering::Relaxed));

@@ -13,11 +13,7 @@ pub fn aisbench(
     options: TerminalOptions,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let mut page = Page {
-        width: options.width,
-        color: options.color,
-        out,
-    };
+    let mut page = Page::new(options, out);
     let statistics = results.rows.iter().flat_map(|row| &row.cells);
     let mut header = vec!["By AISBench's definitions"];
     for cell in statistics {

@@ -15,11 +15,7 @@ pub fn comparison_terminal(
     options: TerminalOptions,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let mut page = Page {
-        width: options.width,
-        color: options.color,
-        out,
-    };
+    let mut page = Page::new(options, out);
     page.text(&format!("A: {}", comparison.left))?;
     page.text(&format!("B: {}", comparison.right))?;
     page.text(&basis(comparison))?;

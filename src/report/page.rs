@@ -5,6 +5,8 @@ use std::io;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Row, Table, TableStyle};
 
+use super::TerminalOptions;
+
 /// One line under the header is enough to read by.
 const LINES: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -16,7 +18,15 @@ pub(super) struct Page<'a, W> {
     pub(super) out: &'a mut W,
 }
 
-impl<W: io::Write> Page<'_, W> {
+impl<'a, W: io::Write> Page<'a, W> {
+    pub(super) fn new(options: TerminalOptions, out: &'a mut W) -> Self {
+        Self {
+            width: options.width,
+            color: options.color,
+            out,
+        }
+    }
+
     pub(super) fn table(&self, header: &[&str]) -> Table {
         let mut table = Table::new();
         table

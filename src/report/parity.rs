@@ -13,11 +13,7 @@ pub fn parity(
     options: TerminalOptions,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let mut page = Page {
-        width: options.width,
-        color: options.color,
-        out,
-    };
+    let mut page = Page::new(options, out);
     for (by, title) in [
         (By::Count, "Parity, counts"),
         (By::Aisbench, "By AISBench's definitions"),

@@ -31,11 +31,7 @@ pub fn terminal(
     options: TerminalOptions,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let mut page = Page {
-        width: options.width,
-        color: options.color,
-        out,
-    };
+    let mut page = Page::new(options, out);
     page.verdict(analysis)?;
     page.account(analysis)?;
     page.causes(analysis)?;

@@ -110,6 +110,16 @@ impl Scene {
         set.join("result/runs/1")
     }
 
+    /// Manifest of the only set.
+    fn manifest(&self) -> PathBuf {
+        let result = self.run_directory().ancestors().nth(2).unwrap().to_owned();
+        let entries = fs::read_dir(result).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .find(|path| path.to_string_lossy().ends_with(".manifest.json"))
+            .unwrap()
+    }
+
     fn records(&self) -> usize {
         let path = self.run_directory().join("records.jsonl");
         fs::read_to_string(path).unwrap().lines().count()
@@ -218,13 +228,7 @@ fn a_native_run_beside_it_gives_the_parity_table() {
 fn a_set_may_be_named_from_where_one_is() {
     let scene = Scene::new("good");
     assert_eq!(scene.run().status, 0);
-    let result = scene.run_directory().ancestors().nth(2).unwrap().to_owned();
-    let mut entries = fs::read_dir(&result)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let manifest = entries
-        .find(|path| path.to_string_lossy().ends_with(".manifest.json"))
-        .unwrap();
+    let manifest = scene.manifest();
     let relative = manifest.strip_prefix(scene.path()).unwrap();
     fs::remove_dir_all(scene.path().join("ais")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_pcload"))
@@ -252,13 +256,7 @@ fn a_set_may_be_named_from_where_one_is() {
 fn an_export_holds_a_configuration_data_and_a_script() {
     let scene = Scene::new("good");
     assert_eq!(scene.run().status, 0);
-    let result = scene.run_directory().ancestors().nth(2).unwrap().to_owned();
-    let mut entries = fs::read_dir(&result)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let manifest = entries
-        .find(|path| path.to_string_lossy().ends_with(".manifest.json"))
-        .unwrap();
+    let manifest = scene.manifest();
     let export = |args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_pcload"))
             .current_dir(scene.path())

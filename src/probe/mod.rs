@@ -30,6 +30,8 @@ pub use document::{Document, DocumentWriter, pass_phrase};
 pub use floor::{first_reuse_floor, next_turn_floor};
 pub use knee::{Knee, KneeSearch, PoolShare};
 pub use notes::{describe, why_nothing};
+#[cfg(test)]
+pub(crate) use record::tests::record_of;
 pub use record::{
     Control, DoseCase, EngineRecord, Fact, FactSource, NeedleCase, PROBE_SCHEMA_VERSION, ProbeEnd,
     ProbeKind, ProbeRecord, RequestKind, RequestRow, ReuseSource, Totals,

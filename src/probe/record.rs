@@ -393,7 +393,12 @@ pub(super) mod tests {
             block_tokens: Some(480),
             verdict: Some(*verdict),
         };
-        let requests: Vec<RequestRow> = verdicts.iter().enumerate().map(row).collect();
+        record_of(probe, verdicts.iter().enumerate().map(row).collect())
+    }
+
+    /// A complete record of `requests` at block 480, of an engine of which
+    /// nothing is known.
+    pub(crate) fn record_of(probe: ProbeKind, requests: Vec<RequestRow>) -> ProbeRecord {
         let (verdict, checked_count, passed_count) = crate::probe::sum_up(&requests, &[]);
         ProbeRecord {
             kind: ProbeRecord::KIND.to_owned(),

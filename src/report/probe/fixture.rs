@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::probe::{
-    BlockSource, Control, DoseCase, DoseVerdict, EngineRecord, Fact, FactSource, Knee, NeedleCase,
-    NeedleVerdict, PROBE_SCHEMA_VERSION, ProbeEnd, ProbeKind, ProbeRecord, ProbeVerdict,
-    RequestKind, RequestRow, ReuseSource, Totals, TurnVerdict, describe,
+    Control, DoseCase, DoseVerdict, EngineRecord, Fact, FactSource, Knee, NeedleCase,
+    NeedleVerdict, ProbeKind, ProbeRecord, ProbeVerdict, RequestKind, RequestRow, ReuseSource,
+    TurnVerdict, describe, record_of,
 };
 
 /// Prompt tokens of a first turn.
@@ -42,34 +42,9 @@ fn record(probe: ProbeKind, requests: Vec<RequestRow>) -> ProbeRecord {
     engine.offer("version", Fact::new("0.32.0", FactSource::Metric));
     engine.offer("block_size", Fact::new(480, FactSource::Flag));
     engine.offer("retention_interval", Fact::UNKNOWN);
-    let (verdict, checked_count, passed_count) = crate::probe::sum_up(&requests, &[]);
-    let mut record = ProbeRecord {
-        kind: ProbeRecord::KIND.to_owned(),
-        schema_version: PROBE_SCHEMA_VERSION,
-        tool_version: "0.1.0".to_owned(),
-        probe,
-        arm: None,
-        started: "2026-01-01T00:00:00Z".to_owned(),
-        engine,
-        options: json!({"url": "127.0.0.1:8000"}),
-        calibration: None,
-        block_tokens: Some(480),
-        block_source: BlockSource::Metric,
-        retention_tokens: 0,
-        totals: Totals::of(&requests),
-        requests,
-        doses: Vec::new(),
-        knee: None,
-        knee_share: None,
-        needles: Vec::new(),
-        not_reached: Vec::new(),
-        notes: Vec::new(),
-        control: None,
-        end: ProbeEnd::Complete,
-        checked_count,
-        passed_count,
-        verdict,
-    };
+    let mut record = record_of(probe, requests);
+    record.engine = engine;
+    record.options = json!({"url": "127.0.0.1:8000"});
     record.notes = describe(&record);
     record
 }

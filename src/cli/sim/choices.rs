@@ -35,6 +35,17 @@ pub(super) enum PaceArg {
     Flood,
 }
 
+impl PaceArg {
+    /// Its name on the command line.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Batched => "batched",
+            Self::Fixed => "fixed",
+            Self::Flood => "flood",
+        }
+    }
+}
+
 /// `--answers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AnswersArg {

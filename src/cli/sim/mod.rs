@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use choices::{AnswersArg, CountingArg, PaceArg, ReleaseArg};
 use clap::Args;
 use faults::FaultArgs;
@@ -141,28 +141,18 @@ pub struct SimArgs {
     /// Where the time goes.
     #[arg(long, value_enum, default_value_t = PaceArg::Batched, help_heading = "Time")]
     pace: PaceArg,
-    /// Batched: prompt tokens computed per second.
-    #[arg(
-        long,
-        default_value_t = 20_000.0,
-        value_name = "RATE",
-        help_heading = "Time"
-    )]
-    prefill_rate: f64,
-    /// Batched: fixed part of a step, in milliseconds.
-    #[arg(long, default_value_t = 5.0, value_name = "MS", help_heading = "Time")]
-    step_ms: f64,
-    /// Batched: what each sequence adds to a step, in milliseconds.
-    #[arg(long, default_value_t = 0.05, value_name = "MS", help_heading = "Time")]
-    sequence_ms: f64,
-    /// Batched: relative standard deviation of a step's length.
-    #[arg(
-        long,
-        default_value_t = 0.05,
-        value_name = "RATIO",
-        help_heading = "Time"
-    )]
-    jitter: f64,
+    /// Batched: prompt tokens computed per second [default: 20000].
+    #[arg(long, value_name = "RATE", help_heading = "Time")]
+    prefill_rate: Option<f64>,
+    /// Batched: fixed part of a step, in milliseconds [default: 5].
+    #[arg(long, value_name = "MS", help_heading = "Time")]
+    step_ms: Option<f64>,
+    /// Batched: what each sequence adds to a step, in milliseconds [default: 0.05].
+    #[arg(long, value_name = "MS", help_heading = "Time")]
+    sequence_ms: Option<f64>,
+    /// Batched: relative standard deviation of a step's length [default: 0.05].
+    #[arg(long, value_name = "RATIO", help_heading = "Time")]
+    jitter: Option<f64>,
     /// Batched: tokens one step computes at most.
     #[arg(
         long,
@@ -174,12 +164,12 @@ pub struct SimArgs {
     /// Batched: sequences that run side by side.
     #[arg(long, default_value_t = 128, value_name = "N", help_heading = "Time")]
     max_num_seqs: usize,
-    /// Fixed: arrival to first token, in milliseconds.
-    #[arg(long, default_value_t = 50.0, value_name = "MS", help_heading = "Time")]
-    ttft_ms: f64,
-    /// Fixed: token to token, in milliseconds.
-    #[arg(long, default_value_t = 10.0, value_name = "MS", help_heading = "Time")]
-    itl_ms: f64,
+    /// Fixed: arrival to first token, in milliseconds [default: 50].
+    #[arg(long, value_name = "MS", help_heading = "Time")]
+    ttft_ms: Option<f64>,
+    /// Fixed: token to token, in milliseconds [default: 10].
+    #[arg(long, value_name = "MS", help_heading = "Time")]
+    itl_ms: Option<f64>,
     /// Tokens per stream event after the first.
     #[arg(
         long,
@@ -290,19 +280,42 @@ impl SimArgs {
     }
 
     fn pace(&self) -> anyhow::Result<Pace> {
+        self.check_pace_options()?;
         Ok(match self.pace {
             PaceArg::Batched => Pace::Batched(CostModel {
-                prefill_tokens_per_second: self.prefill_rate,
-                step: millis(self.step_ms)?,
-                per_sequence: millis(self.sequence_ms)?,
-                jitter_ratio: self.jitter,
+                prefill_tokens_per_second: self.prefill_rate.unwrap_or(20_000.0),
+                step: millis(self.step_ms.unwrap_or(5.0))?,
+                per_sequence: millis(self.sequence_ms.unwrap_or(0.05))?,
+                jitter_ratio: self.jitter.unwrap_or(0.05),
             }),
             PaceArg::Fixed => Pace::Fixed {
-                ttft: millis(self.ttft_ms)?,
-                itl: millis(self.itl_ms)?,
+                ttft: millis(self.ttft_ms.unwrap_or(50.0))?,
+                itl: millis(self.itl_ms.unwrap_or(10.0))?,
             },
             PaceArg::Flood => Pace::Flood,
         })
+    }
+
+    /// An option of another pace would be ignored without a word.
+    fn check_pace_options(&self) -> anyhow::Result<()> {
+        let options = [
+            ("--prefill-rate", self.prefill_rate, PaceArg::Batched),
+            ("--step-ms", self.step_ms, PaceArg::Batched),
+            ("--sequence-ms", self.sequence_ms, PaceArg::Batched),
+            ("--jitter", self.jitter, PaceArg::Batched),
+            ("--ttft-ms", self.ttft_ms, PaceArg::Fixed),
+            ("--itl-ms", self.itl_ms, PaceArg::Fixed),
+        ];
+        for (name, value, pace) in options {
+            if value.is_some() && pace != self.pace {
+                bail!(
+                    "{name} means something with `--pace {}` alone; the pace is `{}`",
+                    pace.name(),
+                    self.pace.name()
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -389,6 +402,24 @@ mod tests {
         assert!(config.listen.unwrap().ip().is_loopback());
         assert_eq!(config.faults, Faults::default());
         assert_eq!(config.pace, Pace::default());
+    }
+
+    #[test]
+    fn an_option_of_another_pace_is_refused() {
+        for line in [
+            "--itl-ms 20",
+            "--ttft-ms 20 --pace flood",
+            "--pace fixed --step-ms 5",
+            "--pace fixed --prefill-rate 1",
+            "--pace fixed --sequence-ms 1",
+            "--pace flood --jitter 0",
+        ] {
+            let error = config(line).unwrap_err().to_string();
+            let option = line
+                .split(' ')
+                .rfind(|word| word.starts_with("--") && *word != "--pace");
+            assert!(error.starts_with(option.unwrap()), "{line}: {error}");
+        }
     }
 
     /// The manual; review its difference, never edit it by hand.

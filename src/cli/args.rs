@@ -233,7 +233,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "BASE_URL_B", conflicts_with = "driver")]
     pub ab: Option<String>,
     /// Runs against each server.
-    #[arg(long, value_name = "N", requires = "ab", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", requires = "ab", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
 }
 

@@ -11,24 +11,17 @@
 //! 0.8 (simulated).
 //!
 //! Intervals are wider by Student's factor where blocks are few.
-//!
-//! What can be missed: an effect of `(z₀.₉₇₅ + z₀.₈₀) · σ` is found four times
-//! out of five, where σ is the standard deviation of the resampled difference
-//! (Bloom 1995, "minimum detectable effects").
 
 use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{
-    ADDED_MAX, COUNTED_MAX, Interval, Ranked, add, block_length, draw_blocks, resamples,
-};
+use super::bootstrap::{ADDED_MAX, COUNTED_MAX, Ranked, add, block_length, draw_blocks, resamples};
+use super::estimate::Difference;
+use super::student::{NORMAL_975, student};
 use super::summary::{Percent, percentile};
 use crate::rng::Stream;
-
-/// Normal quantiles of two-sided 5 % and of a power of 80 %, added.
-const DETECTABLE_SIGMAS: f64 = 1.959_964 + 0.841_621;
 
 /// How the samples of the two sides belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,80 +31,6 @@ pub enum Pairing {
     Paired,
     /// They have nothing to do with each other.
     Apart,
-}
-
-/// One figure about a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Estimate {
-    /// The difference itself.
-    pub value: f64,
-    /// Its 95 % interval.
-    pub interval: Interval,
-    /// Smallest difference that is found four times out of five.
-    pub detectable: f64,
-}
-
-impl Estimate {
-    /// Whether the interval leaves out 0.
-    pub fn is_found(&self) -> bool {
-        !self.interval.covers(0.0)
-    }
-}
-
-/// A statistic on both sides, and the difference right − left.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Difference {
-    /// Of the left side.
-    pub left: f64,
-    /// Of the right side.
-    pub right: f64,
-    /// Right − left, in the statistic's own unit.
-    pub absolute: Estimate,
-    /// (Right − left) / left; absent where the left is not above 0, also when
-    /// only resamples of it are not.
-    pub relative: Option<Estimate>,
-}
-
-impl Difference {
-    fn new([left, right]: [f64; 2], replicates: &[[f64; 2]], stretch: f64) -> Option<Self> {
-        let absolute = |[left, right]: [f64; 2]| right - left;
-        let relative = |[left, right]: [f64; 2]| right / left - 1.0;
-        let is_positive = left > 0.0 && replicates.iter().all(|pair| pair[0] > 0.0);
-        let estimate = |of: fn([f64; 2]) -> f64| {
-            let all: Vec<f64> = replicates.iter().copied().map(of).collect();
-            Some(Estimate {
-                value: of([left, right]),
-                detectable: DETECTABLE_SIGMAS * stretch * deviation(&all),
-                interval: stretched(Interval::of(all)?, stretch),
-            })
-        };
-        Some(Self {
-            left,
-            right,
-            absolute: estimate(absolute)?,
-            relative: if is_positive {
-                estimate(relative)
-            } else {
-                None
-            },
-        })
-    }
-}
-
-/// The interval, wider by `factor` on both sides.
-fn stretched(interval: Interval, factor: f64) -> Interval {
-    let more = (interval.high - interval.low) * (factor - 1.0) / 2.0;
-    Interval {
-        low: interval.low - more,
-        high: interval.high + more,
-    }
-}
-
-fn deviation(values: &[f64]) -> f64 {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares = values.iter().map(|value| (value - mean).powi(2));
-    (squares.sum::<f64>() / count).sqrt()
 }
 
 /// Most blocks are no longer than this share of the series.
@@ -151,12 +70,11 @@ impl Draw {
     }
 
     /// What few blocks leave uncertain about the spread itself: Student's
-    /// quantile over the normal one (Cornish and Fisher's expansion), one degree
-    /// of freedom less than blocks of the side that has fewer.
+    /// quantile over the normal one, one degree of freedom less than blocks of
+    /// the side that has fewer.
     fn stretch(self) -> f64 {
         let blocks = [0, 1].map(|side: usize| self.counts[side] as f64 / self.lengths[side] as f64);
-        let freedom = (blocks[0].min(blocks[1]) - 1.0).max(2.0);
-        1.0 + 1.210 / freedom + 1.440 / (freedom * freedom)
+        student(NORMAL_975, blocks[0].min(blocks[1]) - 1.0) / NORMAL_975
     }
 
     /// Blocks of both sides for one resample.
@@ -287,6 +205,7 @@ pub fn percentile_differences<const COUNT: usize>(
 mod tests {
     use super::*;
     use crate::rng::Seed;
+    use crate::stats::Interval;
 
     /// Pairs that share most of their spread; the right side is `factor` times
     /// the left, plus noise of its own.
@@ -376,6 +295,29 @@ mod tests {
                 high: 1.0
             }
         );
+    }
+
+    #[test]
+    fn equal_endpoints_with_good_and_bad_minutes_differ_as_rarely_as_promised() {
+        let mut covered = 0;
+        for seed in 0..200 {
+            let mut stream = Seed::from(seed).stream("minutes");
+            let mut sides = [vec![], vec![]];
+            let mut rounds = Vec::new();
+            for _ in 0..4 {
+                let minute = [0, 1].map(|_| 100.0 + 3.0 * stream.normal());
+                let drawn =
+                    minute.map(|mean| (0..40).map(|_| mean + stream.normal()).collect::<Vec<_>>());
+                rounds.push([0, 1].map(|side: usize| drawn[side].iter().sum::<f64>() / 40.0));
+                for (side, samples) in sides.iter_mut().zip(drawn) {
+                    side.extend(samples);
+                }
+            }
+            let difference = mean_difference(&sides, Pairing::Apart, seed).over_rounds(&rounds);
+            covered += u32::from(!difference.absolute.is_found());
+        }
+        // 95 % of 200, less three standard deviations.
+        assert!(covered >= 181, "{covered} of 200");
     }
 
     #[test]

@@ -7,12 +7,10 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rounds::Sides;
 use super::sample::Sample;
 use crate::rng::Seed;
-use crate::stats::{
-    Difference, Estimate, INDICATIVE_BELOW, Pairing, Percent, percentile_differences,
-    ratio_difference,
-};
+use crate::stats::{Difference, Estimate, INDICATIVE_BELOW, Pairing, Percent};
 
 /// Requests for each slice of time that a rate is counted in.
 const SLICE_REQUESTS: usize = 4;
@@ -216,16 +214,23 @@ pub(super) fn metrics(scene: &Scene<'_>) -> Vec<MetricDifference> {
 
 impl Scene<'_> {
     /// What `pick` gives for both sides; of a pair, both or none.
-    fn both<T>(&self, pick: impl Fn(&Sample) -> Option<T>) -> ([Vec<T>; 2], Pairing) {
+    fn both<T: Copy>(&self, pick: impl Fn(&Sample) -> Option<T>) -> Sides<T> {
+        let of = |sample: &Sample| Some((sample.run, pick(sample)?));
         let Some(pairs) = &self.pairs else {
-            let side = |samples: &[Sample]| samples.iter().filter_map(&pick).collect();
-            return ([side(self.left), side(self.right)], Pairing::Apart);
+            let side = |samples: &[Sample]| samples.iter().filter_map(of).collect();
+            return Sides {
+                rows: [side(self.left), side(self.right)],
+                pairing: Pairing::Apart,
+            };
         };
         let both = pairs
             .iter()
-            .filter_map(|[left, right]| pick(left).zip(pick(right)));
+            .filter_map(|[left, right]| of(left).zip(of(right)));
         let (left, right) = both.unzip();
-        ([left, right], Pairing::Paired)
+        Sides {
+            rows: [left, right],
+            pairing: Pairing::Paired,
+        }
     }
 
     fn latency(
@@ -233,17 +238,12 @@ impl Scene<'_> {
         quantity: Quantity,
         pick: fn(&Sample) -> Option<f64>,
     ) -> Vec<MetricDifference> {
-        let (sides, pairing) = self.both(|sample| pick(sample).filter(|_| sample.ok));
-        let counts = [sides[0].len(), sides[1].len()];
-        let rows = sides
-            .each_ref()
-            .map(|side| side.iter().map(|&ms| [ms, 1.0]).collect::<Vec<_>>());
+        let sides = self.both(|sample| pick(sample).filter(|_| sample.ok));
         let label = format!("compare/{quantity:?}");
         let mut stream = self.seed.stream(&label);
-        let mean = ratio_difference([&rows[0], &rows[1]], pairing, &mut stream);
+        let mean = sides.mean(&mut stream);
         let percents = [50.0, 99.0].map(|percent| Percent::new(percent).expect("a percent"));
-        let [p50, p99] =
-            percentile_differences([&sides[0], &sides[1]], percents, pairing, &mut stream);
+        let [p50, p99] = sides.percentiles(percents, &mut stream);
         let all = [
             (Statistic::Mean, mean),
             (Statistic::P50, p50),
@@ -252,7 +252,13 @@ impl Scene<'_> {
         all.into_iter()
             .filter_map(|(statistic, difference)| {
                 let figure = (quantity, statistic);
-                Some(MetricDifference::new(figure, pairing, counts, difference?))
+                let counts = sides.counts();
+                Some(MetricDifference::new(
+                    figure,
+                    sides.pairing,
+                    counts,
+                    difference?,
+                ))
             })
             .collect()
     }
@@ -263,8 +269,7 @@ impl Scene<'_> {
         figure: (Quantity, Statistic),
         pick: impl Fn(&Sample) -> Option<[f64; 2]>,
     ) -> Option<MetricDifference> {
-        let (sides, pairing) = self.both(pick);
-        self.quotients(figure, &sides, pairing)
+        self.quotients(figure, &self.both(pick))
     }
 
     /// An amount a second, from where each success spreads its own in time. Runs of
@@ -275,40 +280,41 @@ impl Scene<'_> {
         quantity: Quantity,
         spread: fn(&Sample) -> (f64, f64, f64),
     ) -> Option<MetricDifference> {
-        let sides = [self.left, self.right].map(|samples| slices(samples, spread));
-        let are_alike = self.pairs.is_some() && sides[0].len() == sides[1].len();
+        let rows = [self.left, self.right].map(|samples| slices(samples, spread));
+        let are_alike = self.pairs.is_some() && rows[0].len() == rows[1].len();
         let pairing = if are_alike {
             Pairing::Paired
         } else {
             Pairing::Apart
         };
-        self.quotients((quantity, Statistic::Overall), &sides, pairing)
+        self.quotients((quantity, Statistic::Overall), &Sides { rows, pairing })
     }
 
     fn quotients(
         &self,
         figure: (Quantity, Statistic),
-        sides: &[Vec<[f64; 2]>; 2],
-        pairing: Pairing,
+        sides: &Sides<[f64; 2]>,
     ) -> Option<MetricDifference> {
         let mut stream = self.seed.stream(&format!("compare/{:?}", figure.0));
-        let rows: [&[[f64; 2]]; 2] = [&sides[0], &sides[1]];
-        let difference = ratio_difference(rows, pairing, &mut stream)?;
+        let difference = sides.ratio(&mut stream)?;
         Some(MetricDifference::new(
             figure,
-            pairing,
-            rows.map(<[_]>::len),
+            sides.pairing,
+            sides.counts(),
             difference,
         ))
     }
 }
 
-/// Amount and seconds of equal slices from each run's first send to its last
-/// end, so that the ratio of their sums is the rate of the whole.
-fn slices(samples: &[Sample], spread: fn(&Sample) -> (f64, f64, f64)) -> Vec<[f64; 2]> {
+/// Run, amount and seconds of equal slices from each run's first send to its
+/// last end, so that the ratio of their sums is the rate of the whole.
+fn slices(samples: &[Sample], spread: fn(&Sample) -> (f64, f64, f64)) -> Vec<(u32, [f64; 2])> {
     samples
         .chunk_by(|one, next| one.run == next.run)
-        .flat_map(|run| run_slices(run, spread))
+        .flat_map(|run| {
+            let slices = run_slices(run, spread).into_iter();
+            slices.map(|slice| (run[0].run, slice))
+        })
         .collect()
 }
 
@@ -375,7 +381,7 @@ mod tests {
             (sample.sent_s + 0.5, sample.ended_s, tokens)
         };
         let slices = slices(&samples, spread);
-        let sum = |place: usize| slices.iter().map(|slice| slice[place]).sum::<f64>();
+        let sum = |place: usize| slices.iter().map(|(_, slice)| slice[place]).sum::<f64>();
         assert!((sum(0) - 390.0).abs() < 1e-9, "{}", sum(0));
         assert!((sum(1) - 2.0 * 22.5).abs() < 1e-9, "{}", sum(1));
         assert_eq!(slices.len(), 10);

@@ -4,6 +4,7 @@
 mod aisbench;
 mod bench_serve;
 mod metrics;
+mod rounds;
 mod sample;
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ impl ArtifactError {
 
     /// Whether the world failed (exit status 3) and not the artifacts (2).
     pub fn is_world(&self) -> bool {
-        matches!(self, Self::Io { .. })
+        matches!(self, Self::Io { .. } | Self::Busy { .. })
     }
 
     /// A way out, where there is one.

@@ -306,7 +306,7 @@ impl AtomicFile {
     fn create(path: PathBuf) -> Result<(Self, File), ArtifactError> {
         let name = format!(".{}.tmp-{}", file_name(&path), std::process::id());
         let temporary = path.with_file_name(name);
-        let handle = File::create(&temporary).map_err(at("create", &temporary))?;
+        let handle = File::create(&temporary).map_err(at("write", &path))?;
         let file = Self {
             path,
             temporary,
@@ -316,8 +316,8 @@ impl AtomicFile {
     }
 
     fn commit(mut self, handle: &File) -> Result<(), ArtifactError> {
-        handle.sync_all().map_err(at("sync", &self.temporary))?;
-        fs::rename(&self.temporary, &self.path).map_err(at("rename", &self.path))?;
+        handle.sync_all().map_err(at("write", &self.path))?;
+        fs::rename(&self.temporary, &self.path).map_err(at("write", &self.path))?;
         self.is_committed = true;
         sync_directory(&self.path)
     }

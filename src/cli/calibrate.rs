@@ -195,9 +195,7 @@ pub(super) fn calibrate(load: Load) -> Result<Calibration, Failure> {
 fn stream(load: Load, log: &Path, clock: RunClock) -> Result<NativeOutcome, Failure> {
     let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
     check_descriptors(load.streams, native::raise_descriptor_limit())?;
-    let server = runtime
-        .block_on(Server::start(load.server(log), embedded_tokenizer()?))
-        .map_err(|error| Failure::world("SIM_FAILED", error.to_string()))?;
+    let server = runtime.block_on(Server::start(load.server(log), embedded_tokenizer()?))?;
     let config = NativeConfig {
         name_requests: true,
         threads: load.threads,

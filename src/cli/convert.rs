@@ -9,6 +9,7 @@ use crate::plan::LoadPlanError;
 use crate::plan::PlanError;
 use crate::prompts::PromptError;
 use crate::scenario::{PROFILE_INVALID, Problems, ProfileError};
+use crate::sim::SimError;
 use crate::tokenizer::TokenizerError;
 
 impl From<Problems> for Failure {
@@ -32,6 +33,17 @@ impl From<TokenizerError> for Failure {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
+    }
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Self {
+        let exit = if error.is_world() {
+            Exit::World
+        } else {
+            Exit::Input
+        };
+        Self::new(exit, error.code(), error.to_string())
     }
 }
 

@@ -42,9 +42,7 @@ pub(super) fn run(args: &DemoArgs, global: &Global) -> Result<Exit, Failure> {
     let voice = global.voice();
     let folder = folder(args)?;
     let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
-    let server = runtime
-        .block_on(Server::start(simulated(), embedded_tokenizer()?))
-        .map_err(|error| Failure::world("SIM_FAILED", error.to_string()))?;
+    let server = runtime.block_on(Server::start(simulated(), embedded_tokenizer()?))?;
     let scenario_path = write_inputs(&folder, &server.base_url())?;
     voice.say(&format!(
         "demo: the server at {} is SIMULATED (in this process); its latencies say nothing about \

@@ -241,7 +241,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// An option makes no sense, alone or beside another.
-    #[error("SIM_OPTION: `{option}` {problem}")]
+    #[error("`{option}` {problem}")]
     Option {
         /// The option's name in [`Config`].
         option: &'static str,
@@ -249,7 +249,7 @@ pub enum SimError {
         problem: String,
     },
     /// The address is taken or not ours.
-    #[error("SIM_LISTEN: cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -257,7 +257,7 @@ pub enum SimError {
         source: std::io::Error,
     },
     /// The truth log cannot be written.
-    #[error("SIM_TRUTH_LOG: cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     TruthLog {
         /// Which file.
         path: PathBuf,
@@ -265,8 +265,25 @@ pub enum SimError {
         source: std::io::Error,
     },
     /// The tokenizer cannot say a single usable word.
-    #[error("SIM_TOKENIZER: {0}")]
+    #[error("{0}")]
     Tokenizer(String),
+}
+
+impl SimError {
+    /// Stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Option { .. } => "SIM_OPTION",
+            Self::Listen { .. } => "SIM_LISTEN",
+            Self::TruthLog { .. } => "SIM_TRUTH_LOG",
+            Self::Tokenizer(_) => "SIM_TOKENIZER",
+        }
+    }
+
+    /// Whether the system refused (exit status 3), not the options (2).
+    pub const fn is_world(&self) -> bool {
+        matches!(self, Self::Listen { .. } | Self::TruthLog { .. })
+    }
 }
 
 impl Config {
@@ -342,8 +359,10 @@ fn check_cost(cost: &CostModel) -> Result<(), SimError> {
 mod tests {
     use super::*;
 
-    fn code(config: &Config) -> String {
-        config.check().unwrap_err().to_string()
+    fn problem(config: &Config) -> String {
+        let error = config.check().unwrap_err();
+        assert_eq!((error.code(), error.is_world()), ("SIM_OPTION", false));
+        error.to_string()
     }
 
     #[test]
@@ -360,16 +379,16 @@ mod tests {
             max_model_len: 1_025,
             ..Config::default()
         };
-        assert!(code(&config).contains("`max_model_len` is 1025"));
+        assert!(problem(&config).contains("`max_model_len` is 1025"));
         config.max_model_len = 1_024;
         config.check().unwrap();
         config.hybrid = Some(Hybrid {
             retention_interval: Some(40),
             interleaving_loss: false,
         });
-        assert!(code(&config).contains("no multiple of the block of 16"));
+        assert!(problem(&config).contains("no multiple of the block of 16"));
         config.hybrid = None;
         config.faults.stall = 1.5;
-        assert!(code(&config).starts_with("SIM_OPTION: `stall` is 1.5"));
+        assert!(problem(&config).starts_with("`stall` is 1.5"));
     }
 }

@@ -148,3 +148,40 @@ fn a_closed_stdout_is_no_error() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stderr, b"");
 }
+
+/// A code stands once in its line, the code of what went wrong.
+#[test]
+fn a_simulated_server_that_cannot_start_says_why() {
+    let folder = Folder::empty();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--fault-stall", "1.5"], 2, "SIM_OPTION: `stall` is 1.5"),
+        (
+            &["--itl-ms", "5"],
+            2,
+            "SIM_OPTION: --itl-ms means something",
+        ),
+        (&["--port", &port], 3, "SIM_LISTEN: cannot listen on"),
+        (
+            &["--port", "0", "--truth-log", "no/log"],
+            3,
+            "SIM_TRUTH_LOG: cannot write no/log",
+        ),
+        (
+            &["--tokenizer", "no/such"],
+            2,
+            "TOKENIZER_NOT_FOUND: no tokenizer",
+        ),
+    ];
+    for (options, status, start) in cases {
+        let ran = folder.run(&[&["sim"], options].concat());
+        let line = ran.stderr.lines().next().unwrap_or_default();
+        assert_eq!(ran.status, status, "{options:?}: {line}");
+        assert!(
+            line.starts_with(&format!("ERROR: {start}")),
+            "{options:?}: {line}"
+        );
+        assert!(ran.stdout.is_empty());
+    }
+}

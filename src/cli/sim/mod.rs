@@ -9,7 +9,6 @@
 mod choices;
 mod faults;
 
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use faults::FaultArgs;
 use tokio::runtime::Builder;
 
 use super::exit::{Exit, Failure};
-use super::{demo, runtime, signals};
+use super::{demo, output, runtime, signals};
 use crate::sim::{
     Answers, Config, CostModel, External, Hybrid, LookupCounting, Pace, Release, Server,
 };
@@ -337,31 +336,26 @@ pub(super) fn run(args: &SimArgs) -> Result<Exit, Failure> {
         None => demo::embedded_tokenizer()?,
     };
     let runtime = runtime::build(&mut Builder::new_multi_thread())?;
-    runtime
-        .block_on(serve(args, config, tokenizer))
-        .map_err(|error| Failure::world("SIM_FAILED", error.to_string()))?;
-    Ok(Exit::Done)
+    runtime.block_on(serve(args, config, tokenizer))
 }
 
 async fn serve(
     args: &SimArgs,
     config: Config,
     tokenizer: Arc<dyn Tokenizer>,
-) -> anyhow::Result<()> {
+) -> Result<Exit, Failure> {
     let (_elsewhere, mut interrupts) = signals::heard_elsewhere();
     let server = Server::start(config, tokenizer).await?;
     announce(&args.model, &server.base_url())?;
     interrupts.next().await;
     server.shutdown().await;
-    Ok(())
+    Ok(Exit::Done)
 }
 
 /// One JSON line on stdout, so that a script finds a free port's number.
-fn announce(model: &str, url: &str) -> std::io::Result<()> {
+fn announce(model: &str, url: &str) -> Result<(), Failure> {
     let line = serde_json::json!({ "url": url, "model": model, "simulated": true });
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()
+    output::print(&format!("{line}\n"))
 }
 
 #[cfg(test)]

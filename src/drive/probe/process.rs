@@ -2,6 +2,7 @@
 //! parent is, which flags and variables it was started with. It reads text and
 //! opens nothing; a value that cannot be read is absent.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::probe::{EngineRecord, Fact, FactSource};
@@ -20,8 +21,9 @@ const FLAGS: &[(&str, &[&str])] = &[
 /// The deprecated spelling of the retention interval.
 const RETENTION_VARIABLE: &str = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL";
 
-/// A process as far as it could be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A process as far as it could be read. Its `Debug` says what it is and keeps
+/// arguments and environment to itself: there may be keys among them.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// Its id.
     pub pid: u32,
@@ -29,6 +31,16 @@ pub struct Process {
     pub arguments: Vec<String>,
     /// Its environment, `NAME=value` each.
     pub environment: Vec<String>,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process")
+            .field("pid", &self.pid)
+            .field("arguments", &self.arguments.len())
+            .field("environment", &self.environment.len())
+            .finish()
+    }
 }
 
 /// A listening socket.
@@ -212,6 +224,13 @@ mod tests {
             arguments: own(arguments),
             environment: own(environment),
         }
+    }
+
+    #[test]
+    fn a_process_keeps_its_keys_to_itself() {
+        let process = process(&["vllm", "--api-key", "sk-1"], &["HF_TOKEN=hf-2"]);
+        let text = format!("{process:?}");
+        assert!(text.contains('7') && !text.contains("sk-1") && !text.contains("hf-2"));
     }
 
     fn facts(process: &Process) -> EngineRecord {

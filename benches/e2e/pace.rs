@@ -34,6 +34,8 @@ const MOCK: &[&str] = &[
     "--truth-full",
 ];
 
+/// The same times as options of the simulator.
+const TIMES: &[&str] = &["--ttft-ms", "50", "--itl-ms", "20"];
 const FLOOD: &[&str] = &["--mode", "flood", "--truth-full"];
 
 /// The loads; `mock` is for the mock, the simulator takes the same times.
@@ -187,7 +189,8 @@ impl Sim {
         );
         let mut child = pinned(1, 20, &program)
             .args(["sim", "--port", "0", "--model", "mock", "--pace", pace])
-            .args(["--ttft-ms", "50", "--itl-ms", "20", "--truth-log"])
+            .args(if is_paced(case) { TIMES } else { &[] })
+            .arg("--truth-log")
             .arg(truth)
             .stdout(Stdio::piped())
             .spawn()

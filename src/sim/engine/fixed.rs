@@ -2,34 +2,13 @@
 //! at once. The cache and its counters work as ever; a sequence takes all its
 //! blocks when it is admitted and waits where they are not to be had.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::Delivery;
 use super::Pause;
+use super::dues::Due;
 use super::rank::Rank;
 use crate::units::RunOffset;
-
-/// A token's deadline; the earliest is the greatest, for a max-heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
-    at: RunOffset,
-    /// Whose token; breaks ties in the order of arrival.
-    serial: u64,
-    slot: usize,
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.serial).cmp(&(self.at, self.serial))
-    }
-}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
 
 impl Rank {
     pub(super) fn next_fixed(&self) -> Option<RunOffset> {
@@ -61,15 +40,11 @@ impl Rank {
                 } else {
                     sequence.arrived.max(freed)
                 };
-                self.schedule(slot, from, ttft);
+                let first = self.deadline(slot, from, ttft);
+                self.due.push_first(first);
             }
             let moves = self.pause != Pause::All;
-            let Some(due) = self
-                .due
-                .peek()
-                .copied()
-                .filter(|due| moves && due.at <= now)
-            else {
+            let Some(due) = self.due.peek().filter(|due| moves && due.at <= now) else {
                 return;
             };
             self.due.pop();
@@ -82,7 +57,8 @@ impl Rank {
             if self.generate_many(due.slot, 1, due.at, out) {
                 self.end(due.slot);
             } else {
-                self.schedule(due.slot, due.at, itl);
+                let next = self.deadline(due.slot, due.at, itl);
+                self.due.push_next(next);
             }
             self.account.iteration_tokens.observe(1.0);
         }
@@ -119,17 +95,9 @@ impl Rank {
         Some(slot)
     }
 
-    /// Everything that is due is due later by `length`.
-    pub(super) fn delay(&mut self, length: u64) {
-        for mut due in std::mem::take(&mut self.due) {
-            due.at = RunOffset(due.at.0.saturating_add(length));
-            self.due.push(due);
-        }
-    }
-
-    fn schedule(&mut self, slot: usize, from: RunOffset, delay: Duration) {
+    fn deadline(&mut self, slot: usize, from: RunOffset, delay: Duration) -> Due {
         let serial = self.sequence(slot).serial;
         let at = RunOffset(from.0.saturating_add(RunOffset::from_duration(delay).0));
-        self.due.push(Due { at, serial, slot });
+        Due { at, serial, slot }
     }
 }

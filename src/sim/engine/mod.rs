@@ -4,6 +4,7 @@
 
 mod account;
 mod batch;
+mod dues;
 mod fixed;
 mod pause;
 mod rank;

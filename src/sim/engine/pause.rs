@@ -92,7 +92,7 @@ impl Rank {
     fn resume_at(&mut self, now: RunOffset) {
         if std::mem::take(&mut self.pause) == Pause::All {
             let length = now.0.saturating_sub(self.paused_at.0);
-            self.delay(length);
+            self.due.delay(length);
         }
         self.freed = now;
         if self.step.is_none() {

@@ -1,11 +1,11 @@
 //! One rank: its cache, its queue, and what is true of a sequence in every
 //! pace: lookup, admission, counting, end.
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::account::Account;
-use super::fixed::Due;
+use super::dues::Dues;
 use super::tiers::{ExternalTier, ResumeRule};
 use super::{Delivery, Finish, Gauges, Key, Pause, Rules, Submission};
 use crate::kvcache::{BlockHash, Lease, PrefixCache};
@@ -66,7 +66,7 @@ pub(super) struct Rank {
     /// The step that runs.
     pub(super) step: Option<super::batch::Step>,
     /// Deadlines of fixed pace.
-    pub(super) due: BinaryHeap<Due>,
+    pub(super) due: Dues,
     /// The front of the queue does not fit until something ends (fixed pace).
     pub(super) blocked: bool,
     /// When it last began to fit again (fixed pace).
@@ -101,7 +101,7 @@ impl Rank {
             waiting: VecDeque::new(),
             running: Vec::new(),
             step: None,
-            due: BinaryHeap::new(),
+            due: Dues::default(),
             blocked: false,
             freed: RunOffset::default(),
             pause: Pause::Off,

@@ -14,12 +14,14 @@
 #![allow(clippy::disallowed_methods, reason = "edge: a socket")]
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -70,10 +72,12 @@ impl Line {
             return false;
         };
         let mut sent = 0;
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         while sent < bytes.len() {
-            match socket.try_write(&bytes[sent..]) {
+            // Past tokio's record of readiness, too: it is the library's.
+            match send(socket.as_raw_fd(), &bytes[sent..], flags) {
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::EINTR) => {}
                 // A socket that is full, or broken: the library will see.
                 Err(_) => {
                     self.announce();
@@ -178,10 +182,8 @@ impl AsyncWrite for Gate {
         let Some(socket) = &self.0.socket else {
             return Poll::Ready(Ok(()));
         };
-        let ended = nix::sys::socket::shutdown(
-            std::os::fd::AsRawFd::as_raw_fd(socket),
-            nix::sys::socket::Shutdown::Write,
-        );
+        let ended =
+            nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write);
         Poll::Ready(ended.map_err(io::Error::from))
     }
 }

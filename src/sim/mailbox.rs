@@ -20,7 +20,9 @@ pub(super) trait Listener: Send + Sync {
 pub(super) struct Mailbox {
     pub(super) waker: AtomicWaker,
     listener: OnceLock<Weak<dyn Listener>>,
-    choices: Vec<Progress>,
+    /// Nearly all responses have one choice: it lies beside the waker.
+    first: Progress,
+    others: Box<[Progress]>,
 }
 
 /// What has been delivered of one choice.
@@ -47,7 +49,15 @@ impl Mailbox {
         Self {
             waker: AtomicWaker::new(),
             listener: OnceLock::new(),
-            choices: (0..choices).map(|_| Progress::default()).collect(),
+            first: Progress::default(),
+            others: (1..choices).map(|_| Progress::default()).collect(),
+        }
+    }
+
+    fn progress(&self, choice: usize) -> &Progress {
+        match choice.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other],
         }
     }
 
@@ -71,7 +81,7 @@ impl Mailbox {
 
     /// Leaves word; [`Self::ring`] tells of it.
     pub(super) fn deliver(&self, choice: usize, delivery: &Delivery) {
-        let progress = &self.choices[choice];
+        let progress = self.progress(choice);
         progress.cached.store(delivery.cached, Ordering::Relaxed);
         progress
             .released
@@ -82,7 +92,7 @@ impl Mailbox {
     }
 
     pub(super) fn read(&self, choice: usize) -> Reading {
-        let progress = &self.choices[choice];
+        let progress = self.progress(choice);
         // The end first: what is released after it was seen is final.
         let finish = finish(progress.finish.load(Ordering::Acquire));
         let released = progress.released.load(Ordering::Acquire);

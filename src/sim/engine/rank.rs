@@ -30,6 +30,8 @@ pub(super) struct Sequence {
     pub(super) computed: u64,
     /// Tokens generated so far.
     pub(super) generated: usize,
+    /// Of them in the chain of block hashes.
+    chained: usize,
     pub(super) lease: Lease,
     /// Prompt tokens found in the local cache at the first admission.
     pub(super) local: u64,
@@ -47,6 +49,22 @@ impl Sequence {
     /// Tokens known: the prompt and what was generated.
     pub(super) fn known(&self) -> u64 {
         self.submission.prompt_tokens + self.generated as u64
+    }
+
+    /// Takes generated tokens into the chain where they fill a block.
+    fn chain_whole_blocks(&mut self, block: BlockSize) {
+        if block.whole_blocks(self.known()) <= self.submission.hashes.len() as u64 {
+            return;
+        }
+        let Submission {
+            output,
+            chain,
+            hashes,
+            ..
+        } = &mut self.submission;
+        let fresh = &output[self.chained..self.generated];
+        hashes.extend(fresh.iter().filter_map(|&token| chain.push(token)));
+        self.chained = self.generated;
     }
 }
 
@@ -147,6 +165,7 @@ impl Rank {
             serial: self.serial,
             computed: 0,
             generated: 0,
+            chained: 0,
             lease: Lease::default(),
             local: 0,
             external: 0,
@@ -310,12 +329,8 @@ impl Rank {
         sequence.last = at;
         account.generation_tokens += count as u64;
         let until = sequence.generated + count;
-        for &token in &sequence.submission.output[sequence.generated..until] {
-            if let Some(hash) = sequence.submission.chain.push(token) {
-                sequence.submission.hashes.push(hash);
-            }
-        }
         sequence.generated = until;
+        sequence.chain_whole_blocks(self.rules.block);
         let ended = until == sequence.submission.output.len();
         let finish = ended.then_some(if sequence.submission.stops {
             Finish::Stop

@@ -2,16 +2,19 @@
 //! at once; both end with 130. The shell's limit of file sizes is an error.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pcload::sim::{Config, Faults, Pace};
 use serde_json::{Value, json};
 
 use crate::folder::{Folder, with};
-use crate::server::Simulated;
+use crate::server::{Simulated, instant};
 
 /// A program under way, and what it says. Its stdout goes to a file: a pipe that
 /// nobody reads would hold it up.
@@ -155,6 +158,59 @@ fn a_second_interrupt_ends_at_once() {
     assert!(stderr.contains("interrupted again"), "{stderr}");
     let analysis: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(analysis["status"], "interrupted");
+}
+
+/// Forwards to the server at `port`; while `holds` is set, no answer comes
+/// through.
+fn gate(port: u16, holds: &Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let holds = Arc::clone(holds);
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || io::copy(&mut from, &mut to));
+            let (mut from, mut to, holds) = (server, client, Arc::clone(&holds));
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4_096];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    while holds.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    if to.write_all(&bytes[..count]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A page that does not come is not waited for after an interrupt, and what was
+/// measured is written.
+#[test]
+fn an_interrupt_ends_the_wait_for_the_counters() {
+    let server = Simulated::start(instant());
+    let holds = Arc::new(AtomicBool::new(false));
+    let page = format!("http://{}/metrics", gate(server.port(), &holds));
+    let folder = Folder::new();
+    folder.write_scenario(&with(server.scenario(), "service.metrics_url", json!(page)));
+    let mut running = Running::start(&folder);
+    running.until("formal: ");
+    holds.store(true, Ordering::SeqCst);
+    running.until("after: ");
+    running.interrupt();
+    let (status, stdout, stderr) = running.end();
+    assert_eq!(status, Some(130), "{stderr}");
+    assert!(stderr.contains("ERROR: INTERRUPTED: "), "{stderr}");
+    let analysis: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(analysis["status"], "interrupted");
+    let listing = folder.listing();
+    let records = listing.keys().find(|name| name.ends_with("records.jsonl"));
+    let records = fs::read_to_string(folder.path(records.unwrap())).unwrap();
+    assert_eq!(records.lines().count(), 12);
 }
 
 /// Files and folders below `outputs`, without logs.

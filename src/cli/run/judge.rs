@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::requests::planned_rows;
-use super::sequence::{Sequence, Told, cannot_write};
+use super::sequence::{INTERRUPTED, Sequence, Told, cannot_write};
 use super::settings::LoadChoice;
 use super::{Finished, aisbench};
 use crate::analyze::{
@@ -143,7 +143,7 @@ fn control_facts(told: &Told) -> ControlFacts {
             .filter(|item| item.verified == Some(false))
             .map(|item| (item.group_id, item.dp_rank))
             .collect(),
-        interrupted: told.outcome.interrupted,
+        interrupted: told.interrupted,
     }
 }
 
@@ -217,13 +217,13 @@ fn failure(sequence: &Sequence<'_>, told: &Told, counters: &Counters) -> Option<
         let message = format!("records could not be written: {error}");
         return Some(Failure::world("FILE_UNWRITABLE", message));
     }
-    if outcome.interrupted {
+    if told.interrupted {
         let message = format!(
             "interrupted; {} records are written, {} requests were not sent",
             outcome.records.len(),
             outcome.unsent
         );
-        return Some(Failure::new(Exit::Interrupted, "INTERRUPTED", message));
+        return Some(Failure::new(Exit::Interrupted, INTERRUPTED, message));
     }
     let by_child = told.aisbench.as_ref();
     if let Some(failure) = by_child.and_then(|done| aisbench::failure(done, sequence.rows.len())) {
@@ -279,7 +279,7 @@ fn outcome(
         .aisbench
         .as_ref()
         .is_some_and(|done| aisbench::failure(done, sequence.rows.len()).is_some());
-    let status = match (told.outcome.interrupted, counters.total()) {
+    let status = match (told.interrupted, counters.total()) {
         (true, _) => AnalysisStatus::Interrupted,
         (false, None) => AnalysisStatus::Incomplete,
         (false, Some(_)) if child_failed => AnalysisStatus::Incomplete,

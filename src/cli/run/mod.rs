@@ -156,7 +156,7 @@ pub(super) fn execute(
 /// is the server's, so it is known only now. A failure costs the run nothing
 /// but this figure.
 fn own_error(told: &sequence::Told, choice: &LoadChoice, voice: Voice) -> Option<Calibration> {
-    if told.outcome.interrupted {
+    if told.interrupted {
         return None;
     }
     let Some(seen) = seen_load(&told.outcome.records) else {

@@ -28,6 +28,9 @@ use crate::service::clock::RunClock;
 use crate::service::{KvPoller, KvSamples};
 use crate::units::RunOffset;
 
+/// Code of what an interrupt has cut short.
+pub(super) const INTERRUPTED: &str = "INTERRUPTED";
+
 /// One run to be told.
 pub(super) struct Sequence<'a> {
     /// The set.
@@ -70,6 +73,8 @@ pub(super) struct Told {
     pub kv_origin: RunOffset,
     /// Counters after, or why they are missing.
     pub after: Result<Reading, PhaseError>,
+    /// Whether an interrupt has cut anything short.
+    pub interrupted: bool,
 }
 
 /// The formal phase and what went on beside it.
@@ -127,9 +132,7 @@ impl Sequence<'_> {
         begin("formal", "formal: the measured requests");
         let formal = self.formal(&session, &interrupts, &directory).await?;
         begin("after", "after: counters that agree with what was sent");
-        let after = session
-            .after(expected_prompt_tokens(&formal.outcome.records))
-            .await;
+        let after = self.after(&mut session, &interrupts, &formal.outcome).await;
         if let Ok(reading) = &after {
             write_page(&directory.metrics_after(), reading)?;
         }
@@ -140,6 +143,7 @@ impl Sequence<'_> {
             reset,
             warmup,
             baseline,
+            interrupted: formal.outcome.interrupted || is_interrupt(&after),
             outcome: formal.outcome,
             monotonic_start_ns: formal.monotonic_start_ns,
             aisbench: formal.aisbench,
@@ -147,6 +151,29 @@ impl Sequence<'_> {
             kv_origin: formal.kv_origin,
             after,
         })
+    }
+
+    /// The counters after; the next interrupt ends the wait for them.
+    async fn after(
+        &self,
+        session: &mut Session,
+        interrupts: &Interrupts,
+        outcome: &NativeOutcome,
+    ) -> Result<Reading, PhaseError> {
+        let expected = expected_prompt_tokens(&outcome.records);
+        let tokens = [&interrupts.first, &interrupts.second];
+        let Some(next) = tokens.into_iter().find(|token| !token.is_cancelled()) else {
+            return session.after(expected).await;
+        };
+        tokio::select! {
+            biased;
+            () = next.cancelled() => Err(PhaseError {
+                code: INTERRUPTED,
+                message: "interrupted before the counters were read".to_owned(),
+                hint: None,
+            }),
+            after = session.after(expected) => after,
+        }
     }
 
     async fn formal(
@@ -209,6 +236,10 @@ impl Sequence<'_> {
     }
 }
 
+fn is_interrupt(after: &Result<Reading, PhaseError>) -> bool {
+    matches!(after, Err(error) if error.code == INTERRUPTED)
+}
+
 /// Runs one phase; the first interrupt ends it, and with it the run.
 async fn or_interrupted<T>(
     interrupts: &Interrupts,
@@ -218,7 +249,7 @@ async fn or_interrupted<T>(
         biased;
         () = interrupts.first.cancelled() => Err(Failure::new(
             Exit::Interrupted,
-            "INTERRUPTED",
+            INTERRUPTED,
             "interrupted before the formal phase; nothing was measured",
         )),
         result = phase => Ok(result?),

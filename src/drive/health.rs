@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "edge: timers")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -10,9 +11,10 @@ use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
 
 use super::pacing::Timer;
-use crate::measure::LiveHistogram;
+use crate::measure::{LiveHistogram, RequestRecord};
+use crate::service::client::ClientCounts;
 use crate::service::clock::RunClock;
-use crate::units::RunOffset;
+use crate::units::{RunOffset, ratio};
 
 /// Distance of two looks at a runtime's lag.
 const TICK: Duration = Duration::from_millis(1);
@@ -80,6 +82,52 @@ pub struct ClientHealth {
     pub posts: u64,
     /// Idle connections found closed before use.
     pub stale_connections: u64,
+}
+
+/// What a load took of the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) wall_seconds: f64,
+    /// User and system.
+    pub(super) cpu_seconds: (f64, f64),
+    pub(super) threads: usize,
+}
+
+impl ClientHealth {
+    /// The health of a client with these records; lags of sending, of the
+    /// runtime, and its own.
+    pub(super) fn of(
+        records: &[RequestRecord],
+        took: Took,
+        [send_lag, runtime_lag, own_lag]: [Lag; 3],
+        counts: &ClientCounts,
+    ) -> Self {
+        let sum = |of: fn(&RequestRecord) -> u64| records.iter().map(of).sum::<u64>();
+        let chunks = sum(|record| record.content_ns.len() as u64);
+        let coalesced = sum(|record| u64::from(record.coalesced_events));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (user, system) = took.cpu_seconds;
+        let available = took.wall_seconds * took.threads as f64;
+        Self {
+            threads: took.threads,
+            send_lag,
+            runtime_lag,
+            own_lag,
+            cpu_user_seconds: user,
+            cpu_system_seconds: system,
+            wall_seconds: took.wall_seconds,
+            cpu_share: if available > 0.0 {
+                (user + system) / available
+            } else {
+                0.0
+            },
+            chunks,
+            coalesced_share: ratio(coalesced, chunks),
+            connections: count(&counts.connections),
+            posts: count(&counts.posts),
+            stale_connections: count(&counts.stale),
+        }
+    }
 }
 
 /// Processor time of the process so far: user and system, seconds.

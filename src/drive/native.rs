@@ -10,7 +10,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{LoadRequest, NativeConfig};
 use super::crew::{Crew, CrewPlan, Dispatching};
 use super::dispatch::{Dispatcher, StageFacts};
-use super::health::{ClientHealth, Lag, cpu_seconds};
+use super::health::{ClientHealth, Lag, Took, cpu_seconds};
 use super::journal::{Journal, Sink};
 use super::pacing::Timer;
 use super::progress::Progress;
@@ -267,32 +266,13 @@ pub async fn run_with<C: Connector>(
 
     let (mut records, written) = journal.finish();
     records.sort_by_key(|record| record.sequence_index);
-    let wall_seconds = (ended.nanos() - started.nanos()) as f64 / 1e9;
-    let cpu = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
-    let chunks: u64 = records
-        .iter()
-        .map(|record| record.content_ns.len() as u64)
-        .sum();
-    let coalesced: u64 = records
-        .iter()
-        .map(|record| u64::from(record.coalesced_events))
-        .sum();
-    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let health = ClientHealth {
+    let took = Took {
+        wall_seconds: (ended.nanos() - started.nanos()) as f64 / 1e9,
+        cpu_seconds: (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1),
         threads: config.threads.max(1),
-        send_lag: Lag::of(&shared.send_lag),
-        runtime_lag: Lag::of(&crew_plan.runtime_lag),
-        own_lag: Lag::of(&setup.own_lag),
-        cpu_user_seconds: cpu.0,
-        cpu_system_seconds: cpu.1,
-        wall_seconds,
-        cpu_share: share(cpu.0 + cpu.1, wall_seconds * config.threads.max(1) as f64),
-        chunks,
-        coalesced_share: crate::units::ratio(coalesced, chunks),
-        connections: count(&counts.connections),
-        posts: count(&counts.posts),
-        stale_connections: count(&counts.stale),
     };
+    let lags = [&shared.send_lag, &*crew_plan.runtime_lag, &*setup.own_lag].map(Lag::of);
+    let health = ClientHealth::of(&records, took, lags, &counts);
     Ok(NativeOutcome {
         records,
         clock_start_unix_ns: setup.clock.wall_start_unix_ns(),
@@ -313,10 +293,6 @@ fn head(config: &NativeConfig, target: &Target) -> Result<HeadTemplate, HeaderEr
         HttpVersion::Http1 => Ok(head),
         HttpVersion::Http2 => head.for_http2(target),
     }
-}
-
-fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 fn lane_place(request: &LoadRequest) -> LanePlace {

@@ -116,14 +116,14 @@ pub(super) fn read(body: &[u8], chat: bool, release: Release) -> Result<Wanted, 
 }
 
 fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> {
-    let raw: Raw<'_> =
+    let mut raw: Raw<'_> =
         serde_json::from_slice(body).map_err(|error| Refusal::json(&error, body, release))?;
     let stream = raw.stream.unwrap_or(false);
     let prompts = match (chat, raw.prompt) {
         (true, _) => Vec::new(),
         (false, prompt) => read_prompts(prompt, release, body)?,
     };
-    let messages = match (chat, raw.messages) {
+    let messages = match (chat, raw.messages.take()) {
         (false, _) => Vec::new(),
         (true, None) => return Err(Refusal::missing("messages")),
         (true, Some(messages)) => messages.into_iter().map(message).collect(),
@@ -136,31 +136,7 @@ fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> 
             body,
         ));
     }
-    let limit = if chat {
-        raw.max_completion_tokens.or(raw.max_tokens)
-    } else {
-        raw.max_tokens
-    };
-    let max_tokens = limit
-        .map(|limit| at_least("max_tokens", limit, 1))
-        .transpose()?;
-    let choices = at_least("n", raw.n.unwrap_or(1), 1)?;
-    if choices > CHOICES_MAX {
-        return Err(Refusal::bad_request(
-            format!("n must be at most {CHOICES_MAX}, got {choices}."),
-            Some("n"),
-        ));
-    }
-    let min_tokens = at_least("min_tokens", raw.min_tokens.unwrap_or(0), 0)?;
-    let max_tokens = max_tokens.or((!chat).then_some(COMPLETION_TOKENS));
-    if let Some(most) = max_tokens.filter(|&most| min_tokens > most) {
-        return Err(Refusal::bad_request(
-            format!(
-                "min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}."
-            ),
-            None,
-        ));
-    }
+    let limits = Limits::of(&raw, chat)?;
     let logprobs = match &raw.logprobs {
         Some(Value::Bool(true)) => Some(raw.top_logprobs.unwrap_or(0)),
         Some(Value::Number(count)) => count.as_u64(),
@@ -170,7 +146,7 @@ fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> 
         strings: read_stop(raw.stop)?,
         tokens: raw.stop_token_ids.unwrap_or_default(),
         included: raw.include_stop_str_in_output.unwrap_or(false),
-        min_tokens: usize::try_from(min_tokens).unwrap_or(usize::MAX),
+        min_tokens: usize::try_from(limits.min_tokens).unwrap_or(usize::MAX),
     };
     let options = raw.stream_options.unwrap_or_default();
     let echo = raw.echo.unwrap_or(false);
@@ -179,10 +155,10 @@ fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> 
         prompts,
         messages,
         chat,
-        max_tokens,
-        limited: limit.is_some(),
-        min_tokens,
-        choices,
+        max_tokens: limits.max_tokens,
+        limited: limits.limited,
+        min_tokens: limits.min_tokens,
+        choices: limits.choices,
         stream,
         include_usage: options.include_usage.unwrap_or(false),
         continuous_usage: options.continuous_usage_stats.unwrap_or(false),
@@ -198,6 +174,51 @@ fn wanted(body: &[u8], chat: bool, release: Release) -> Result<Wanted, Refusal> 
         salt: raw.cache_salt,
         add_special_tokens: raw.add_special_tokens,
     })
+}
+
+/// Numbers that bound the output.
+struct Limits {
+    max_tokens: Option<u64>,
+    /// Whether the request named a limit itself.
+    limited: bool,
+    min_tokens: u64,
+    choices: u64,
+}
+
+impl Limits {
+    fn of(raw: &Raw<'_>, chat: bool) -> Result<Self, Refusal> {
+        let limit = if chat {
+            raw.max_completion_tokens.or(raw.max_tokens)
+        } else {
+            raw.max_tokens
+        };
+        let max_tokens = limit
+            .map(|limit| at_least("max_tokens", limit, 1))
+            .transpose()?;
+        let choices = at_least("n", raw.n.unwrap_or(1), 1)?;
+        if choices > CHOICES_MAX {
+            return Err(Refusal::bad_request(
+                format!("n must be at most {CHOICES_MAX}, got {choices}."),
+                Some("n"),
+            ));
+        }
+        let min_tokens = at_least("min_tokens", raw.min_tokens.unwrap_or(0), 0)?;
+        let max_tokens = max_tokens.or((!chat).then_some(COMPLETION_TOKENS));
+        if let Some(most) = max_tokens.filter(|&most| min_tokens > most) {
+            return Err(Refusal::bad_request(
+                format!(
+                    "min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}."
+                ),
+                None,
+            ));
+        }
+        Ok(Self {
+            max_tokens,
+            limited: limit.is_some(),
+            min_tokens,
+            choices,
+        })
+    }
 }
 
 /// A stop string, or a list of them.

@@ -22,18 +22,25 @@ pub(super) enum Family {
     Server(&'static str, &'static [&'static str]),
     /// The cache's configuration, all in labels.
     CacheConfig,
-    /// Requests by handler, method and status.
-    HttpRequests,
-    /// Bytes of requests by handler.
-    HttpRequestSize,
-    /// Bytes of responses by handler.
-    HttpResponseSize,
-    /// Times with many buckets.
-    HttpFine,
-    /// Times by handler and method.
-    HttpCoarse,
+    /// The HTTP layer's own count.
+    Http(HttpFamily),
     /// Lines of the Python process, without the rank label.
     Process(&'static str, &'static [(&'static str, ProcessValue)]),
+}
+
+/// What the HTTP layer counts.
+#[derive(Clone, Copy)]
+pub(super) enum HttpFamily {
+    /// Requests by handler, method and status.
+    Requests,
+    /// Bytes of requests by handler.
+    RequestSize,
+    /// Bytes of responses by handler.
+    ResponseSize,
+    /// Times with many buckets.
+    Fine,
+    /// Times by handler and method.
+    Coarse,
 }
 
 /// A value of the process that serves.
@@ -386,26 +393,26 @@ pub(super) const CATALOGUE: &[Listed] = &[
     listed(
         "http_requests_total",
         "Total number of requests by method, status and handler.",
-        Family::HttpRequests,
+        Family::Http(HttpFamily::Requests),
     ),
     listed(
         "http_request_size_bytes",
         "Content length of incoming requests by handler. Only value of header is respected. Otherwise ignored. No percentile calculated. ",
-        Family::HttpRequestSize,
+        Family::Http(HttpFamily::RequestSize),
     ),
     listed(
         "http_response_size_bytes",
         "Content length of outgoing responses by handler. Only value of header is respected. Otherwise ignored. No percentile calculated. ",
-        Family::HttpResponseSize,
+        Family::Http(HttpFamily::ResponseSize),
     ),
     listed(
         "http_request_duration_highr_seconds",
         "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. ",
-        Family::HttpFine,
+        Family::Http(HttpFamily::Fine),
     ),
     listed(
         "http_request_duration_seconds",
         "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. ",
-        Family::HttpCoarse,
+        Family::Http(HttpFamily::Coarse),
     ),
 ];

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::cache_config::{CONFIG_0_24, CONFIG_0_32};
-use super::catalogue::{CATALOGUE, Family, Listed, ProcessValue};
+use super::catalogue::{CATALOGUE, Family, HttpFamily, Listed, ProcessValue};
 use super::http_account::HttpAccount;
 use super::number::number;
 use crate::sim::config::Release;
@@ -67,13 +67,14 @@ impl Kind {
 
 fn kind(family: &Family) -> Kind {
     match family {
-        Family::Counter(..)
-        | Family::Server(..)
-        | Family::HttpRequests
-        | Family::Process("counter", _) => Kind::Counter,
+        Family::Counter(..) | Family::Server(..) | Family::Process("counter", _) => Kind::Counter,
         Family::Gauge(..) | Family::CacheConfig | Family::Process(..) => Kind::Gauge,
-        Family::HttpRequestSize | Family::HttpResponseSize => Kind::Summary,
-        Family::Histogram(_) | Family::HttpFine | Family::HttpCoarse => Kind::Histogram,
+        Family::Histogram(_) => Kind::Histogram,
+        Family::Http(family) => match family {
+            HttpFamily::Requests => Kind::Counter,
+            HttpFamily::RequestSize | HttpFamily::ResponseSize => Kind::Summary,
+            HttpFamily::Fine | HttpFamily::Coarse => Kind::Histogram,
+        },
     }
 }
 
@@ -192,8 +193,16 @@ impl Writer<'_> {
                     self.line(name, labels, value);
                 }
             }
-            Family::HttpRequests => {
-                for entry in &page.http.requests {
+            Family::Http(family) => self.http_series(name, *family, &mut born),
+        }
+        born
+    }
+
+    fn http_series(&mut self, name: &str, family: HttpFamily, born: &mut Vec<(String, f64)>) {
+        let http = &self.page.http;
+        match family {
+            HttpFamily::Requests => {
+                for entry in &http.requests {
                     let (handler, method, class) = entry.key;
                     let status = format!("{class}xx");
                     let labels = labels(&[
@@ -205,9 +214,9 @@ impl Writer<'_> {
                     born.push((labels, entry.created));
                 }
             }
-            Family::HttpRequestSize | Family::HttpResponseSize => {
-                let requests = matches!(family, Family::HttpRequestSize);
-                for entry in &page.http.sizes {
+            HttpFamily::RequestSize | HttpFamily::ResponseSize => {
+                let requests = matches!(family, HttpFamily::RequestSize);
+                for entry in &http.sizes {
                     let labels = labels(&[("handler", entry.key)]);
                     let sizes = entry.value;
                     let bytes = if requests {
@@ -220,12 +229,12 @@ impl Writer<'_> {
                     born.push((labels, entry.created));
                 }
             }
-            Family::HttpFine => {
-                self.histogram(name, &page.http.fine, |le| labels(&[("le", le)]));
-                born.push((String::new(), page.created));
+            HttpFamily::Fine => {
+                self.histogram(name, &http.fine, |le| labels(&[("le", le)]));
+                born.push((String::new(), self.page.created));
             }
-            Family::HttpCoarse => {
-                for entry in &page.http.coarse {
+            HttpFamily::Coarse => {
+                for entry in &http.coarse {
                     let (handler, method) = entry.key;
                     let labels_of =
                         |le: &str| labels(&[("handler", handler), ("le", le), ("method", method)]);
@@ -234,7 +243,6 @@ impl Writer<'_> {
                 }
             }
         }
-        born
     }
 
     /// Buckets, count and sum; the multi-process form has the sum first.

@@ -7,7 +7,7 @@ use super::number::{ABSENT, count, decimal};
 use super::page::{Page, YELLOW, numbers};
 use super::terminal::WIDE;
 use crate::analyze::compare::{Judgment, MetricDifference, Quantity, RunComparison, Statistic};
-use crate::stats::Pairing;
+use crate::stats::{Pairing, ROUNDS_MIN};
 
 /// Writes the comparison: what is found first, then each figure.
 pub fn comparison_terminal(
@@ -175,9 +175,17 @@ pub(super) fn basis(comparison: &RunComparison) -> String {
         || "not paired".to_owned(),
         |pairs| format!("{} pairs by request id", count(pairs)),
     );
+    let rounds = comparison.rounds.into_iter().min().unwrap_or(0);
+    let drift = if rounds >= ROUNDS_MIN as u64 {
+        format!(", which hold what differs between the {rounds} rounds")
+    } else {
+        ". Whatever else changed between one run and the next is in no interval: `run --ab` with \
+         3 rounds or more measures it"
+            .to_owned()
+    };
     format!(
         "{left} requests of A and {right} of B, {pairs}; B against A, with 95 % intervals (each \
-         for itself: of 20 figures one lies outside by chance)"
+         for itself: of 20 figures one lies outside by chance){drift}"
     )
 }
 
@@ -285,6 +293,19 @@ mod tests {
         check(&hits, "B hits more: hit rate +3.1 pp [+2.0, +4.2]");
         hits.judgment = Judgment::Same;
         check(&hits, "hit rate: the same on both sides");
+    }
+
+    #[test]
+    fn few_rounds_are_said_to_tell_nothing_of_the_time_between() {
+        let mut comparison = comparison();
+        for (rounds, words) in [
+            ([1, 1], "in no interval: `run --ab`"),
+            ([2, 8], "in no interval: `run --ab`"),
+            ([3, 3], "hold what differs between the 3 rounds"),
+        ] {
+            comparison.rounds = rounds;
+            assert!(basis(&comparison).contains(words), "{rounds:?}");
+        }
     }
 
     #[test]

@@ -127,6 +127,9 @@ pub struct RunComparison {
     pub left: String,
     /// Name of the right side, B.
     pub right: String,
+    /// Runs of each side. From 3 of both on, the intervals hold what differs from
+    /// one round of them to the next.
+    pub rounds: [u64; 2],
     /// Requests of each side.
     pub requests: [u64; 2],
     /// Pairs of requests that were compared; absent when they are not paired.
@@ -176,12 +179,19 @@ pub fn compare(left: &Side, right: &Side) -> Result<RunComparison, CompareError>
         version: COMPARISON_VERSION.to_owned(),
         left: left.name.clone(),
         right: right.name.clone(),
+        rounds: [left, right].map(rounds),
         requests: [left, right].map(|side| side.samples.len() as u64),
         pairs: scene.pairs.as_ref().map(|pairs| pairs.len() as u64),
         settings,
         cautions,
         metrics: metrics(&scene),
     })
+}
+
+/// Runs that sent something.
+fn rounds(side: &Side) -> u64 {
+    let runs = side.samples.chunk_by(|one, next| one.run == next.run);
+    runs.count() as u64
 }
 
 fn settings(left: &Side, right: &Side) -> Vec<Setting> {

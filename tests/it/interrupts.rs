@@ -76,6 +76,15 @@ impl Running {
         let status = self.child.wait().unwrap().code();
         (status, fs::read_to_string(self.stdout).unwrap(), stderr)
     }
+
+    /// Waits for the end by an interrupt: the analysis, the rest of stderr.
+    fn interrupted(self) -> (Value, String) {
+        let (status, stdout, stderr) = self.end();
+        assert_eq!(status, Some(130), "{stderr}");
+        let analysis: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(analysis["status"], "interrupted");
+        (analysis, stderr)
+    }
 }
 
 /// Many requests, one after the other.
@@ -99,11 +108,8 @@ fn an_interrupt_writes_what_was_measured() {
     let before = server.answered();
     while server.answered() < before + 3.0 {}
     running.interrupt();
-    let (status, stdout, stderr) = running.end();
-    assert_eq!(status, Some(130), "{stderr}");
+    let (analysis, stderr) = running.interrupted();
     assert!(stderr.contains("ERROR: INTERRUPTED: "), "{stderr}");
-    let analysis: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(analysis["status"], "interrupted");
     let records: Vec<String> = folder
         .listing()
         .into_keys()
@@ -153,11 +159,8 @@ fn a_second_interrupt_ends_at_once() {
     running.interrupt();
     running.until("interrupted: ");
     running.interrupt();
-    let (status, stdout, stderr) = running.end();
-    assert_eq!(status, Some(130), "{stderr}");
+    let (_, stderr) = running.interrupted();
     assert!(stderr.contains("interrupted again"), "{stderr}");
-    let analysis: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(analysis["status"], "interrupted");
 }
 
 /// Forwards to the server at `port`; while `holds` is set, no answer comes
@@ -202,11 +205,8 @@ fn an_interrupt_ends_the_wait_for_the_counters() {
     holds.store(true, Ordering::SeqCst);
     running.until("after: ");
     running.interrupt();
-    let (status, stdout, stderr) = running.end();
-    assert_eq!(status, Some(130), "{stderr}");
+    let (_, stderr) = running.interrupted();
     assert!(stderr.contains("ERROR: INTERRUPTED: "), "{stderr}");
-    let analysis: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(analysis["status"], "interrupted");
     let listing = folder.listing();
     let records = listing.keys().find(|name| name.ends_with("records.jsonl"));
     let records = fs::read_to_string(folder.path(records.unwrap())).unwrap();

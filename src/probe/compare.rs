@@ -30,7 +30,9 @@ pub struct Line {
     pub left: Value,
     /// In the second.
     pub right: Value,
-    /// Whether both say the same.
+    /// Whether both say the same. Of a turn: the same verdict and as many tokens
+    /// missing of what was due, whatever its size; the time of the start never
+    /// differs.
     pub same: bool,
 }
 
@@ -64,90 +66,111 @@ pub fn compare(left: &ProbeRecord, right: &ProbeRecord) -> Result<Comparison, No
     })
 }
 
-type Said = Vec<(String, Value)>;
+/// What a record says of one thing.
+struct Word {
+    name: String,
+    shown: Value,
+    /// What is compared.
+    key: Value,
+}
+
+impl Word {
+    /// Compared by what is shown.
+    fn new(name: impl Into<String>, shown: Value) -> Self {
+        Self {
+            name: name.into(),
+            key: shown.clone(),
+            shown,
+        }
+    }
+}
+
+type Said = Vec<Word>;
 
 /// Lines in the order of the first record, then what only the second says.
 fn joined(left: &Said, right: &Said) -> Vec<Line> {
-    let names: BTreeSet<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
+    let names: BTreeSet<&str> = left.iter().map(|word| word.name.as_str()).collect();
     let only_right = right
         .iter()
-        .filter(|(name, _)| !names.contains(name.as_str()));
-    let order: Vec<String> = left
-        .iter()
-        .chain(only_right)
-        .map(|(name, _)| name.clone())
-        .collect();
-    let of = |said: &Said, wanted: &str| {
-        let found = said.iter().find(|(name, _)| name == wanted);
-        found.map_or(Value::Null, |(_, value)| value.clone())
-    };
-    let line = |name: String| {
-        let (left, right) = (of(left, &name), of(right, &name));
+        .filter(|word| !names.contains(word.name.as_str()));
+    let order = left.iter().chain(only_right).map(|word| &word.name);
+    let line = |name: &String| {
+        let [left, right] = [left, right].map(|said| said.iter().find(|word| word.name == *name));
+        let shown = |word: Option<&Word>| word.map_or(Value::Null, |word| word.shown.clone());
+        let key = |word: Option<&Word>| word.map_or(Value::Null, |word| word.key.clone());
         Line {
-            same: left == right,
-            name,
-            left,
-            right,
+            name: name.clone(),
+            same: key(left) == key(right),
+            left: shown(left),
+            right: shown(right),
         }
     };
-    order.into_iter().map(line).collect()
+    order.map(line).collect()
 }
 
 fn settings(record: &ProbeRecord) -> Said {
     let mut said: Said = vec![
-        ("arm".into(), json!(record.arm)),
-        ("started".into(), json!(record.started)),
-        ("pcload".into(), json!(record.tool_version)),
+        Word::new("arm", json!(record.arm)),
+        Word {
+            name: "started".to_owned(),
+            shown: json!(whole_seconds(&record.started)),
+            key: Value::Null,
+        },
+        Word::new("pcload", json!(record.tool_version)),
     ];
     for (name, fact) in &record.engine.0 {
-        said.push((format!("engine {name}"), fact.value.clone()));
+        said.push(Word::new(format!("engine {name}"), fact.value.clone()));
     }
     if let Some(options) = record.options.get("design").and_then(Value::as_object) {
         for fields in options.values().filter_map(Value::as_object) {
             let named = fields.iter();
-            said.extend(named.map(|(name, value)| (name.clone(), value.clone())));
+            said.extend(named.map(|(name, value)| Word::new(name, value.clone())));
         }
     }
-    said.push(("block".into(), json!(record.block_tokens)));
-    said.push(("block source".into(), json!(record.block_source)));
-    said.push(("retention".into(), json!(record.retention_tokens)));
+    said.push(Word::new("block", json!(record.block_tokens)));
+    said.push(Word::new("block source", json!(record.block_source)));
+    said.push(Word::new("retention", json!(record.retention_tokens)));
     said
 }
 
 fn results(record: &ProbeRecord) -> Said {
     let mut said: Said = vec![
-        ("verdict".into(), json!(record.verdict)),
-        (
-            "passed".into(),
+        Word::new("verdict", json!(record.verdict)),
+        Word::new(
+            "passed",
             json!(format!(
                 "{} of {}",
                 record.passed_count, record.checked_count
             )),
         ),
-        ("end".into(), json!(record.end)),
-        (
-            "single arm".into(),
+        Word::new("end", json!(record.end)),
+        Word::new(
+            "single arm",
             json!(record.control.as_ref().map(|control| control.verdict)),
         ),
     ];
     if let Some(knee) = &record.knee {
-        said.push(("knee above".into(), json!(knee.harmless_tokens)));
-        said.push(("knee up to".into(), json!(knee.harmful_tokens)));
+        said.push(Word::new("knee above", json!(knee.harmless_tokens)));
+        said.push(Word::new("knee up to", json!(knee.harmful_tokens)));
         let share = record.knee_share;
         let percent = |ratio: Option<f64>| ratio.map(|ratio| format!("{:.1} %", ratio * 100.0));
         let of_pool = share.and_then(|share| percent(share.harmful_ratio));
-        said.push(("knee of pool".into(), json!(of_pool)));
+        said.push(Word::new("knee of pool", json!(of_pool)));
     }
     for (index, case) in record.doses.iter().enumerate() {
         let name = format!("dose {} (case {})", case.dose_tokens, index + 1);
-        said.push((name, json!(case.verdict)));
+        said.push(Word::new(name, json!(case.verdict)));
     }
     for (index, case) in record.needles.iter().enumerate() {
         let name = format!("needle {} (case {})", case.depth_ratio, index + 1);
-        said.push((name, json!(case.verdict)));
+        said.push(Word::new(name, json!(case.verdict)));
     }
     let judged = record.requests.iter().filter(|row| row.kind.is_judged());
-    said.extend(judged.map(|row| (turn_name(row), json!(turn_text(row)))));
+    said.extend(judged.map(|row| Word {
+        name: turn_name(row),
+        shown: json!(turn_text(row)),
+        key: json!([row.verdict, missing(row)]),
+    }));
     said
 }
 
@@ -155,6 +178,19 @@ fn turn_name(row: &RequestRow) -> String {
     match row.kind {
         super::RequestKind::ColdControl => format!("{} cold copy", row.side),
         _ => format!("{} round {}", row.side, row.round),
+    }
+}
+
+/// Tokens of what was due that were not reused; null where that is not known.
+fn missing(row: &RequestRow) -> Option<u64> {
+    Some(row.floor_tokens?.saturating_sub(row.cached_tokens?))
+}
+
+/// A time without its fraction of a second.
+fn whole_seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time.to_owned(),
     }
 }
 
@@ -209,6 +245,27 @@ mod tests {
         assert!(!turn.same);
         assert!(line(&both.result, "A round 1").same);
         assert_eq!(line(&both.result, "A round 3").left, Value::Null);
+    }
+
+    /// A prompt of some tokens more, reused as it should be, is no difference.
+    #[test]
+    fn turns_differ_in_verdict_or_in_what_is_missing() {
+        let of = |cached: u64, prompt: u64, floor: u64| {
+            let mut one = record(ProbeKind::Single, &[TurnVerdict::Cold, TurnVerdict::Ok]);
+            let turn = &mut one.requests[1];
+            turn.cached_tokens = Some(cached);
+            turn.prompt_tokens = prompt;
+            turn.floor_tokens = Some(floor);
+            one.started = format!("2026-01-02T03:04:{:02}.5Z", prompt % 60);
+            one
+        };
+        let compared = |other: &ProbeRecord| compare(&of(2_400, 3_100, 2_400), other).unwrap();
+        let same = compared(&of(2_880, 3_141, 2_880));
+        assert!(line(&same.result, "A round 2").same);
+        assert!(line(&same.setting, "started").same);
+        assert_eq!(line(&same.setting, "started").left, "2026-01-02T03:04:40Z");
+        let short = compared(&of(1_920, 3_100, 2_400));
+        assert!(!line(&short.result, "A round 2").same);
     }
 
     #[test]

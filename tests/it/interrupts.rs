@@ -6,8 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pcload::sim::{Config, Faults, Pace};
@@ -163,24 +162,22 @@ fn a_second_interrupt_ends_at_once() {
     assert!(stderr.contains("interrupted again"), "{stderr}");
 }
 
-/// Forwards to the server at `port`; while `holds` is set, no answer comes
+/// Forwards to the server at `port`; while `gate` is locked, no answer comes
 /// through.
-fn gate(port: u16, holds: &Arc<AtomicBool>) -> SocketAddr {
+fn behind(gate: &Arc<Mutex<()>>, port: u16) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let holds = Arc::clone(holds);
+    let gate = Arc::clone(gate);
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             std::thread::spawn(move || io::copy(&mut from, &mut to));
-            let (mut from, mut to, holds) = (server, client, Arc::clone(&holds));
+            let (mut from, mut to, gate) = (server, client, Arc::clone(&gate));
             std::thread::spawn(move || {
                 let mut bytes = [0; 4_096];
                 while let Ok(count @ 1..) = from.read(&mut bytes) {
-                    while holds.load(Ordering::SeqCst) {
-                        std::thread::yield_now();
-                    }
+                    drop(gate.lock());
                     if to.write_all(&bytes[..count]).is_err() {
                         return;
                     }
@@ -196,13 +193,13 @@ fn gate(port: u16, holds: &Arc<AtomicBool>) -> SocketAddr {
 #[test]
 fn an_interrupt_ends_the_wait_for_the_counters() {
     let server = Simulated::start(instant());
-    let holds = Arc::new(AtomicBool::new(false));
-    let page = format!("http://{}/metrics", gate(server.port(), &holds));
+    let gate = Arc::new(Mutex::new(()));
+    let page = format!("http://{}/metrics", behind(&gate, server.port()));
     let folder = Folder::new();
     folder.write_scenario(&with(server.scenario(), "service.metrics_url", json!(page)));
     let mut running = Running::start(&folder);
     running.until("formal: ");
-    holds.store(true, Ordering::SeqCst);
+    let _locked = gate.lock().unwrap();
     running.until("after: ");
     running.interrupt();
     let (_, stderr) = running.interrupted();

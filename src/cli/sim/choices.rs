@@ -1,6 +1,9 @@
 //! The choices that `pcload sim` offers, as typed.
 
+use std::fmt;
+
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 /// `--release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,14 +38,11 @@ pub(super) enum PaceArg {
     Flood,
 }
 
-impl PaceArg {
-    /// Its name on the command line.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Batched => "batched",
-            Self::Fixed => "fixed",
-            Self::Flood => "flood",
-        }
+impl fmt::Display for PaceArg {
+    /// As on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", PossibleValue::get_name))
     }
 }
 

@@ -281,12 +281,18 @@ impl SimArgs {
     fn pace(&self) -> anyhow::Result<Pace> {
         self.check_pace_options()?;
         Ok(match self.pace {
-            PaceArg::Batched => Pace::Batched(CostModel {
-                prefill_tokens_per_second: self.prefill_rate.unwrap_or(20_000.0),
-                step: millis(self.step_ms.unwrap_or(5.0))?,
-                per_sequence: millis(self.sequence_ms.unwrap_or(0.05))?,
-                jitter_ratio: self.jitter.unwrap_or(0.05),
-            }),
+            PaceArg::Batched => {
+                let usual = CostModel::default();
+                let time = |given: Option<f64>, usual| given.map_or(Ok(usual), millis);
+                Pace::Batched(CostModel {
+                    prefill_tokens_per_second: self
+                        .prefill_rate
+                        .unwrap_or(usual.prefill_tokens_per_second),
+                    step: time(self.step_ms, usual.step)?,
+                    per_sequence: time(self.sequence_ms, usual.per_sequence)?,
+                    jitter_ratio: self.jitter.unwrap_or(usual.jitter_ratio),
+                })
+            }
             PaceArg::Fixed => Pace::Fixed {
                 ttft: millis(self.ttft_ms.unwrap_or(50.0))?,
                 itl: millis(self.itl_ms.unwrap_or(10.0))?,
@@ -308,9 +314,8 @@ impl SimArgs {
         for (name, value, pace) in options {
             if value.is_some() && pace != self.pace {
                 bail!(
-                    "{name} means something with `--pace {}` alone; the pace is `{}`",
-                    pace.name(),
-                    self.pace.name()
+                    "{name} means something with `--pace {pace}` alone; the pace is `{}`",
+                    self.pace
                 );
             }
         }

@@ -97,7 +97,7 @@ async fn hunt(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn every_run_ends_and_accounts_for_each_request() {
-    for seed in 0..150 {
+    for seed in 0..1_000 {
         hunt(seed).await;
     }
 }

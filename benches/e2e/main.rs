@@ -187,7 +187,9 @@ fn check(case: &Case, outcome: &NativeOutcome, seen: Option<u64>) {
 fn requests(case: &Case, config: &NativeConfig) -> Vec<LoadRequest> {
     let template = config.body_template("mock", &[]);
     let prompt = if case.ids {
-        Prompt::TokenIds((1_000..1_128).collect())
+        // Downwards, because the last one is whole text then: of half a
+        // character a server decodes and says again all that stood before.
+        Prompt::TokenIds((1_000..1_128).rev().collect())
     } else {
         Prompt::Text("four words of text. ".repeat(26))
     };

@@ -309,8 +309,13 @@ fn lead(shared: &Shared, wanted: &Wanted, prompt: &Encoded) -> Result<Option<Box
     if prompt.text.is_some() {
         return Ok(None);
     }
-    let end = &prompt.ids[prompt.ids.len().saturating_sub(CHARACTER_IDS_MAX)..];
-    if !decode(end)?.ends_with('\u{fffd}') {
+    // Nearly always the last id alone shows that no character is open.
+    let ids = &prompt.ids;
+    let last = decode(&ids[ids.len() - 1..])?;
+    if !last.is_empty() && !last.ends_with('\u{fffd}') {
+        return Ok(None);
+    }
+    if !decode(&ids[ids.len().saturating_sub(CHARACTER_IDS_MAX)..])?.ends_with('\u{fffd}') {
         return Ok(None);
     }
     Ok(Some(json_text(&decode(&prompt.ids)?)))

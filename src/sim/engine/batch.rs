@@ -135,7 +135,7 @@ impl Rank {
     fn take_up(&mut self, slot: usize, until: u64, need: u64) -> Scheduled {
         let sequence = self.sequence(slot);
         sequence.computed = until;
-        let serial = sequence.serial;
+        let serial = sequence.pulse.serial;
         self.publish(slot, until);
         Scheduled { slot, serial, need }
     }
@@ -173,7 +173,7 @@ impl Rank {
             if sequence.computed < sequence.known() {
                 continue;
             }
-            if sequence.generated == 0 {
+            if sequence.pulse.generated == 0 {
                 let cached = sequence.local + sequence.external;
                 tokens += sequence.submission.prompt_tokens - cached;
             }

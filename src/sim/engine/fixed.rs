@@ -69,7 +69,7 @@ impl Rank {
             && let Some(slot) = self.admit_whole()
         {
             let sequence = self.sequence(slot);
-            let left = sequence.submission.output.len() - sequence.generated;
+            let left = sequence.submission.output.len() - sequence.pulse.generated;
             self.generate_many(slot, left, self.clock, out);
             let held = self.sequence(slot).known() - 1;
             self.publish(slot, held);
@@ -96,7 +96,7 @@ impl Rank {
     }
 
     fn deadline(&mut self, slot: usize, from: RunOffset, delay: Duration) -> Due {
-        let serial = self.sequence(slot).serial;
+        let serial = self.sequence(slot).pulse.serial;
         let at = RunOffset(from.0.saturating_add(RunOffset::from_duration(delay).0));
         Due { at, serial, slot }
     }

@@ -8,6 +8,7 @@ mod dues;
 mod fixed;
 mod pause;
 mod rank;
+mod sequence;
 mod tiers;
 
 use std::sync::Arc;

@@ -62,7 +62,7 @@ impl Rank {
                         rank: self.number,
                         slot,
                     },
-                    released: sequence.generated,
+                    released: sequence.pulse.generated,
                     cached: sequence.local + sequence.external,
                     finish: Some(Finish::Abort),
                 });

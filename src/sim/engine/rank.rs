@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::account::Account;
 use super::dues::Dues;
+use super::sequence::{Pulse, Sequence, tokens_of_next};
 use super::tiers::{ExternalTier, ResumeRule};
 use super::{Delivery, Finish, Gauges, Key, Pause, Rules, Submission};
-use crate::kvcache::{BlockHash, Lease, PrefixCache};
+use crate::kvcache::{BlockHash, PrefixCache};
 use crate::rng::Stream;
 use crate::sim::config::{Config, Pace};
 use crate::units::{BlockSize, RunOffset};
@@ -17,55 +18,6 @@ use crate::units::{BlockSize, RunOffset};
 /// good as endless.
 pub(super) fn index(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// One sequence between arrival and end.
-#[derive(Debug)]
-pub(super) struct Sequence {
-    pub(super) submission: Submission,
-    /// Tells it from others that had its slot before.
-    pub(super) serial: u64,
-    /// Tokens whose keys and values are in the cache, or will be after the
-    /// step that runs.
-    pub(super) computed: u64,
-    /// Tokens generated so far.
-    pub(super) generated: usize,
-    /// Of them in the chain of block hashes.
-    chained: usize,
-    pub(super) lease: Lease,
-    /// Prompt tokens found in the local cache at the first admission.
-    pub(super) local: u64,
-    /// And in the external tier.
-    pub(super) external: u64,
-    pub(super) preemptions: u32,
-    pub(super) arrived: RunOffset,
-    /// First admission.
-    pub(super) admitted: Option<RunOffset>,
-    first: Option<RunOffset>,
-    last: RunOffset,
-}
-
-impl Sequence {
-    /// Tokens known: the prompt and what was generated.
-    pub(super) fn known(&self) -> u64 {
-        self.submission.prompt_tokens + self.generated as u64
-    }
-
-    /// Takes generated tokens into the chain where they fill a block.
-    fn chain_whole_blocks(&mut self, block: BlockSize) {
-        if block.whole_blocks(self.known()) <= self.submission.hashes.len() as u64 {
-            return;
-        }
-        let Submission {
-            output,
-            chain,
-            hashes,
-            ..
-        } = &mut self.submission;
-        let fresh = &output[self.chained..self.generated];
-        hashes.extend(fresh.iter().filter_map(|&token| chain.push(token)));
-        self.chained = self.generated;
-    }
 }
 
 /// One data-parallel rank.
@@ -146,7 +98,7 @@ impl Rank {
     /// The sequence in `slot`, if it is still the one of that serial number.
     pub(super) fn still(&mut self, slot: usize, serial: u64) -> Option<&mut Sequence> {
         let sequence = self.sequences.get_mut(slot)?.as_mut()?;
-        (sequence.serial == serial).then_some(sequence)
+        (sequence.pulse.serial == serial).then_some(sequence)
     }
 
     /// Takes a sequence in. What was due strictly before it happens first, so
@@ -160,21 +112,7 @@ impl Rank {
     ) -> Key {
         self.advance(RunOffset(now.0.saturating_sub(1)), out);
         self.serial += 1;
-        let sequence = Sequence {
-            submission,
-            serial: self.serial,
-            computed: 0,
-            generated: 0,
-            chained: 0,
-            lease: Lease::default(),
-            local: 0,
-            external: 0,
-            preemptions: 0,
-            arrived,
-            admitted: None,
-            first: None,
-            last: arrived,
-        };
+        let sequence = Sequence::new(submission, self.serial, arrived, self.rules.block);
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.sequences.push(None);
             self.sequences.len() - 1
@@ -260,6 +198,7 @@ impl Rank {
             sequence.admitted = Some(now);
             sequence.local = found.local as u64 * block.tokens();
             sequence.external = found.external as u64 * block.tokens();
+            sequence.pulse.cached = sequence.local + sequence.external;
         }
         self.resume
             .speaks(sequence.submission.hashes.first().copied());
@@ -290,6 +229,9 @@ impl Rank {
             return;
         }
         let sequence = self.sequences[slot].as_mut().expect("a live sequence");
+        if tokens < sequence.pulse.publish_at {
+            return;
+        }
         let whole = index(self.rules.block.whole_blocks(tokens));
         let hashes = &sequence.submission.hashes;
         let hashes = &hashes[..whole.min(hashes.len()).min(sequence.lease.blocks())];
@@ -298,6 +240,7 @@ impl Rank {
             return;
         }
         self.cache.publish(&mut sequence.lease, hashes);
+        sequence.pulse.publish_at = tokens_of_next(self.rules.block, hashes.len());
         let cold = sequence.local + sequence.external == 0;
         self.resume.learn(hashes, before, cold);
         self.resume.prune(&self.cache);
@@ -317,21 +260,23 @@ impl Rank {
     ) -> bool {
         let sequence = self.sequences[slot].as_mut().expect("a live sequence");
         let account = &mut self.account;
-        if sequence.first.is_none() {
+        let pulse = &mut sequence.pulse;
+        if pulse.generated == 0 {
             sequence.first = Some(at);
             account.prompt_tokens += sequence.submission.prompt_tokens;
             account.prompt_local += sequence.local;
             account.prompt_external += sequence.external;
             account.ttft.observe(seconds(sequence.arrived, at));
         } else {
-            account.itl.observe(seconds(sequence.last, at));
+            account.itl.observe(seconds(pulse.last, at));
         }
-        sequence.last = at;
         account.generation_tokens += count as u64;
-        let until = sequence.generated + count;
-        sequence.generated = until;
+        let until = pulse.generated + count;
+        let ended = until == pulse.output_tokens;
+        let cached = pulse.cached;
+        pulse.last = at;
+        pulse.generated = until;
         sequence.chain_whole_blocks(self.rules.block);
-        let ended = until == sequence.submission.output.len();
         let finish = ended.then_some(if sequence.submission.stops {
             Finish::Stop
         } else {
@@ -343,7 +288,7 @@ impl Rank {
                 slot,
             },
             released: until,
-            cached: sequence.local + sequence.external,
+            cached,
             finish,
         });
         ended
@@ -353,7 +298,7 @@ impl Rank {
     pub(super) fn remove(&mut self, slot: usize) -> Option<Sequence> {
         let mut sequence = self.sequences[slot].take()?;
         self.vacant.push(slot);
-        self.cache.release(std::mem::take(&mut sequence.lease));
+        self.cache.release(sequence.take_lease());
         if std::mem::take(&mut self.blocked) {
             self.freed = self.clock;
         }
@@ -374,11 +319,16 @@ impl Rank {
         } else {
             account.full_length += 1;
         }
-        let generated = sequence.generated as f64;
-        let cached = sequence.local + sequence.external;
-        let first = sequence.first.unwrap_or(sequence.last);
+        let Pulse {
+            generated,
+            cached,
+            last,
+            ..
+        } = sequence.pulse;
+        let generated = generated as f64;
+        let first = sequence.first.unwrap_or(last);
         let admitted = sequence.admitted.unwrap_or(sequence.arrived);
-        let decode = seconds(first, sequence.last);
+        let decode = seconds(first, last);
         account
             .request_prompt_tokens
             .observe(submission.prompt_tokens as f64);
@@ -393,11 +343,9 @@ impl Rank {
         } else {
             0.0
         });
-        account
-            .e2e
-            .observe(seconds(sequence.arrived, sequence.last));
+        account.e2e.observe(seconds(sequence.arrived, last));
         account.queue.observe(seconds(sequence.arrived, admitted));
-        account.inference.observe(seconds(admitted, sequence.last));
+        account.inference.observe(seconds(admitted, last));
         account.prefill.observe(seconds(admitted, first));
         account.decode.observe(decode);
         account
@@ -419,7 +367,7 @@ impl Rank {
         let sequence = self.sequences[slot].as_mut().expect("a live sequence");
         sequence.preemptions += 1;
         sequence.computed = 0;
-        let lease = std::mem::take(&mut sequence.lease);
+        let lease = sequence.take_lease();
         self.cache.release(lease);
         self.running.retain(|&other| other != slot);
         self.waiting.push_front(slot);

@@ -13,9 +13,11 @@ use tokio::time::Instant;
 use crate::rng::Seed;
 use crate::sim::config::{Config, Pace, SimError};
 use crate::sim::engine::{Account, Engine, Gauges, Key, Submission};
+use crate::sim::mail::Mail;
 use crate::sim::mailbox::Mailbox;
 use crate::sim::model::Model;
 use crate::sim::page::{Exchange, Facts, HttpAccount, Page};
+use crate::sim::plain::Plain;
 use crate::sim::truth::TruthLog;
 use crate::tokenizer::Tokenizer;
 use crate::units::RunOffset;
@@ -43,17 +45,11 @@ pub(super) struct Shared {
     core: Mutex<Core>,
 }
 
-/// A mailbox, and which of its choices.
-type Recipient = (Arc<Mailbox>, usize);
-
 /// What is behind the lock.
 pub(super) struct Core {
     pub(super) engine: Engine,
-    /// By rank and slot: whose tokens these are.
-    mail: Vec<Vec<Option<Recipient>>>,
-    /// Mailboxes with news that nobody was told of yet.
-    news: Vec<Arc<Mailbox>>,
-    /// An empty list for the next ones.
+    mail: Mail,
+    /// An empty list for the next mailboxes with news.
     spare: Vec<Arc<Mailbox>>,
     http: HttpAccount,
     /// Generation requests so far.
@@ -78,8 +74,7 @@ impl Shared {
         let started = wall_seconds();
         let engine = Engine::new(&config);
         let core = Core {
-            mail: vec![Vec::new(); engine.ranks()],
-            news: Vec::new(),
+            mail: Mail::new(engine.ranks()),
             spare: Vec::new(),
             engine,
             http: HttpAccount::default(),
@@ -144,16 +139,20 @@ impl Shared {
     pub(super) fn act<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
         let mut core = self.lock();
         let result = act(&mut core);
-        core.hand_out();
-        let spare = std::mem::take(&mut core.spare);
-        let mut news = std::mem::replace(&mut core.news, spare);
+        let tokens = core.hand_out();
         let due = core.engine.next_due().map_or(u64::MAX, |at| at.0);
         self.next_due.store(due, Ordering::Relaxed);
+        self.told.fetch_add(tokens, Ordering::Relaxed);
+        while core.mail.say(&self.model) {
+            drop(core);
+            core = self.lock();
+        }
+        let spare = std::mem::take(&mut core.spare);
+        let mut news = std::mem::replace(&mut core.mail.news, spare);
         drop(core);
         if news.is_empty() {
             return result;
         }
-        self.told.fetch_add(news.len() as u64, Ordering::Relaxed);
         for mailbox in news.drain(..) {
             mailbox.ring();
         }
@@ -169,7 +168,7 @@ impl Shared {
         (due < u64::MAX).then_some(RunOffset(due))
     }
 
-    /// Tokens that streams were told of so far.
+    /// Tokens delivered so far.
     pub(super) fn told(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
     }
@@ -196,11 +195,7 @@ impl Shared {
         for (choice, submission) in submissions.into_iter().enumerate() {
             let key = core.engine.submit_late(arrived, now, submission);
             core.hand_out();
-            let mail = &mut core.mail[key.rank];
-            if mail.len() <= key.slot {
-                mail.resize(key.slot + 1, None);
-            }
-            mail[key.slot] = Some((Arc::clone(&mailbox), choice));
+            core.mail.open(key, Arc::clone(&mailbox), choice);
             keys.push(key);
         }
         if self.config.pace == Pace::Flood {
@@ -286,24 +281,13 @@ impl Shared {
 }
 
 impl Core {
-    /// Leaves word of what was delivered in the mailboxes.
-    fn hand_out(&mut self) {
+    /// Leaves word of what was delivered; says of how many tokens.
+    fn hand_out(&mut self) -> u64 {
         let deliveries = self.engine.take_deliveries();
-        for delivery in &deliveries {
-            let Key { rank, slot } = delivery.key;
-            let Some(place) = self.mail[rank].get_mut(slot) else {
-                continue;
-            };
-            let Some((mailbox, choice)) = place else {
-                continue;
-            };
-            mailbox.deliver(*choice, delivery);
-            self.news.push(Arc::clone(mailbox));
-            if delivery.finish.is_some() {
-                *place = None;
-            }
-        }
+        self.mail.deliver(&deliveries);
+        let tokens = deliveries.len() as u64;
         self.engine.recycle(deliveries);
+        tokens
     }
 
     fn accounts(&self) -> Vec<(Account, Gauges)> {
@@ -355,6 +339,21 @@ impl Ticket {
     pub(super) fn rank(&self) -> usize {
         self.keys.first().map_or(0, |key| key.rank)
     }
+
+    /// Lends the plain part of the only choice's stream; gives it back where
+    /// that has ended.
+    pub(super) fn lend(&self, plain: Plain) -> Result<(), Plain> {
+        match self.keys.first() {
+            None => Err(plain),
+            Some(&key) => self.shared.lock().mail.lend(key, &self.mailbox, plain),
+        }
+    }
+
+    /// What was lent.
+    pub(super) fn take_back(&self) -> Option<Plain> {
+        let key = *self.keys.first()?;
+        self.shared.lock().mail.take_back(key, &self.mailbox)
+    }
 }
 
 impl Drop for Ticket {
@@ -367,7 +366,7 @@ impl Drop for Ticket {
         for (choice, key) in self.keys.iter().enumerate() {
             if !ended(choice) {
                 core.engine.drop_sequence(*key);
-                core.mail[key.rank][key.slot] = None;
+                core.mail.close(*key);
             }
         }
         drop(core);

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::sim::line::Line;
 use crate::sim::mailbox::{Mailbox, Reading};
 use crate::sim::model::Model;
+use crate::sim::plain::Plain;
 use crate::sim::reply::{Choice, DONE, Shape, Stretch};
 
 /// What a stream has to say next.
@@ -22,7 +24,7 @@ pub(super) enum Next {
 #[derive(Debug)]
 struct Place {
     choice: Choice,
-    opening: String,
+    opening: Box<str>,
     sent: usize,
     role_sent: bool,
     ended: bool,
@@ -111,6 +113,40 @@ impl Events {
             return Next::Event(false);
         }
         Next::End
+    }
+
+    /// Lends what is plain from here on, where that is all until the end.
+    pub(super) fn lend(&mut self, line: &Arc<Line>) -> Option<Plain> {
+        let tail = self.shape.plain_tail()?;
+        let [place] = self.places.as_mut_slice() else {
+            return None;
+        };
+        let leads = place.sent == 0 && place.choice.output.lead.is_some();
+        if leads || !place.role_sent || place.ended || self.interval > 1 {
+            return None;
+        }
+        Some(Plain {
+            descriptor: line.descriptor()?,
+            line: Arc::clone(line),
+            picks: place.choice.output.lend_words()?,
+            opening: std::mem::take(&mut place.opening),
+            sent: place.sent,
+            released: place.sent,
+            cached: 0,
+            tail,
+            sends_ns: None,
+            merges: self.merges,
+            stuck: false,
+        })
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn take_back(&mut self, plain: Plain) {
+        if let Some(place) = self.places.first_mut() {
+            place.choice.output.take_back_words(plain.picks);
+            place.opening = plain.opening;
+            place.sent = plain.sent;
+        }
     }
 
     /// The next event of one choice, if it has one.

@@ -165,6 +165,7 @@ fn streamed(
         buffer: Vec::new(),
         token_events: 0,
         state: State::Speaks,
+        lent: false,
     }
 }
 

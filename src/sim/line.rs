@@ -14,7 +14,7 @@
 #![allow(clippy::disallowed_methods, reason = "edge: a socket")]
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,9 +29,11 @@ use tokio::net::TcpStream;
 /// the process) is written by the library alone.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    socket: Option<TcpStream>,
+    /// The socket's.
+    descriptor: Option<RawFd>,
     /// Whether the library has sent all it had.
     quiet: AtomicBool,
+    socket: Option<TcpStream>,
     unsent: Mutex<Unsent>,
 }
 
@@ -49,6 +51,7 @@ impl Line {
             tracing::warn!(%error, "TCP_NODELAY could not be set");
         }
         Self {
+            descriptor: Some(socket.as_raw_fd()),
             socket: Some(socket),
             ..Self::default()
         }
@@ -61,21 +64,30 @@ impl Line {
 
     /// Whether [`Self::send`] keeps the order of bytes.
     pub(super) fn is_free(&self) -> bool {
-        self.socket.is_some() && self.quiet.load(Ordering::Acquire)
+        self.descriptor.is_some() && self.quiet.load(Ordering::Acquire)
+    }
+
+    /// What [`Self::send_to`] needs, for who sends often; it stays as long as
+    /// the line does.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        self.descriptor
     }
 
     /// Sends bytes past the library; false when they did not all leave, or
     /// the client has gone. What did not leave waits for the library's next
     /// write.
     pub(super) fn send(&self, bytes: &[u8]) -> bool {
-        let Some(socket) = &self.socket else {
-            return false;
-        };
+        self.descriptor
+            .is_some_and(|descriptor| self.send_to(descriptor, bytes))
+    }
+
+    /// The same to a descriptor that was asked for before.
+    pub(super) fn send_to(&self, descriptor: RawFd, bytes: &[u8]) -> bool {
         let mut sent = 0;
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         while sent < bytes.len() {
             // Past tokio's record of readiness, too: it is the library's.
-            match send(socket.as_raw_fd(), &bytes[sent..], flags) {
+            match send(descriptor, &bytes[sent..], flags) {
                 Ok(count) => sent += count,
                 Err(Errno::EINTR) => {}
                 // A socket that is full, or broken: the library will see.

@@ -1,13 +1,14 @@
 //! Where the engine leaves word of a response's tokens and its stream finds
-//! it: counters and one waker, no lock, no queue. A stream that is slow finds
-//! several tokens at once, as with the real server.
+//! it: counters and one waker, no queue. A stream that is slow finds several
+//! tokens at once, as with the real server.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use futures_util::task::AtomicWaker;
 
 use crate::sim::engine::{Delivery, Finish};
+use crate::sim::plain::Plain;
 
 /// Somebody who may deal with news at once, without being woken.
 pub(super) trait Listener: Send + Sync {
@@ -23,6 +24,8 @@ pub(super) struct Mailbox {
     /// Nearly all responses have one choice: it lies beside the waker.
     first: Progress,
     others: Box<[Progress]>,
+    /// What a stream had lent when its sequence ended.
+    left: Mutex<Option<Plain>>,
 }
 
 /// What has been delivered of one choice.
@@ -51,6 +54,7 @@ impl Mailbox {
             listener: OnceLock::new(),
             first: Progress::default(),
             others: (1..choices).map(|_| Progress::default()).collect(),
+            left: Mutex::default(),
         }
     }
 
@@ -77,6 +81,26 @@ impl Mailbox {
         if !heard {
             self.waker.wake();
         }
+    }
+
+    /// Keeps what a stream had lent.
+    pub(super) fn leave(&self, plain: Option<Plain>) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = plain;
+    }
+
+    pub(super) fn take_left(&self) -> Option<Plain> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.take()
+    }
+
+    /// Leaves word of tokens that a lent part heard of in its place.
+    pub(super) fn catch_up(&self, choice: usize, plain: &Plain) {
+        let progress = self.progress(choice);
+        progress.cached.store(plain.cached, Ordering::Relaxed);
+        // It hears of nothing more once its line is stuck.
+        progress
+            .released
+            .fetch_max(plain.released, Ordering::Release);
     }
 
     /// Leaves word; [`Self::ring`] tells of it.

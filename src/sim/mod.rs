@@ -8,7 +8,7 @@
 //! delivers into answers:
 //!
 //! ```text
-//! http → wire → prepare → engine → mailbox → events → stream → line → client
+//! http → wire → prepare → engine → mail → mailbox → events → stream → line → client
 //!                            ↑                           ↓
 //!                          driver                      body
 //! ```
@@ -26,11 +26,13 @@ mod faults;
 mod generate;
 mod http;
 mod line;
+mod mail;
 mod mailbox;
 mod mishap;
 mod model;
 mod operator;
 mod page;
+mod plain;
 mod prepare;
 mod refusal;
 mod reply;

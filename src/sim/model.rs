@@ -16,18 +16,40 @@ const CANDIDATES_MAX: u64 = 20_000;
 /// Longest word, in bytes.
 const WORD_BYTES_MAX: usize = 16;
 
-/// One word of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Word {
-    id: u32,
-    /// Text as it stands behind other text, inside a JSON string.
-    json: Box<str>,
+/// What the model's vocabulary is: ids and texts. The texts lie behind each
+/// other, so that all of them together stay in a near cache.
+#[derive(Debug, Default)]
+struct Words {
+    ids: Vec<u32>,
+    /// Texts as they stand behind other text, inside a JSON string.
+    texts: String,
+    /// Where each text ends.
+    ends: Vec<u16>,
+}
+
+impl Words {
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn push(&mut self, id: u32, json: &str) {
+        self.ids.push(id);
+        self.texts.push_str(json);
+        let end = u16::try_from(self.texts.len()).expect("few and short words");
+        self.ends.push(end);
+    }
+
+    fn text(&self, pick: u16) -> &str {
+        let at = usize::from(pick);
+        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.texts[usize::from(from)..usize::from(self.ends[at])]
+    }
 }
 
 /// Everything the model can say.
 #[derive(Debug)]
 pub(super) struct Model {
-    words: Vec<Word>,
+    words: Words,
     end: u32,
     seed: Seed,
 }
@@ -50,12 +72,30 @@ pub(super) struct Output {
     pub(super) lead: Option<Box<str>>,
 }
 
+/// Places in the model's list of words.
+pub(super) type Picks = Box<[u16]>;
+
 #[derive(Clone, Debug)]
 enum Texts {
-    /// Places in the model's list of words.
-    Words(Vec<u16>),
+    /// Words of the model.
+    Words(Picks),
     /// An answer's own tokens, inside a JSON string.
     Own(Vec<Box<str>>),
+}
+
+impl Output {
+    /// Lends its words, where each token lets out just its own.
+    pub(super) fn lend_words(&mut self) -> Option<Picks> {
+        match &mut self.texts {
+            Texts::Words(picks) if self.shown.is_none() => Some(std::mem::take(picks)),
+            _ => None,
+        }
+    }
+
+    /// Takes them back.
+    pub(super) fn take_back_words(&mut self, picks: Picks) {
+        self.texts = Texts::Words(picks);
+    }
 }
 
 /// `text` as it stands between the quotes of a JSON string.
@@ -74,7 +114,7 @@ impl Model {
     pub(super) fn new(tokenizer: &dyn Tokenizer, seed: u64) -> Result<Self, SimError> {
         let seed = Seed::from(seed);
         let words = find_words(tokenizer, &seed);
-        if words.is_empty() {
+        if words.len() == 0 {
             return Err(SimError::Tokenizer(
                 "no vocabulary entry decodes to text of its own".to_owned(),
             ));
@@ -93,13 +133,13 @@ impl Model {
             .seed
             .stream(&format!("sim/output/{prompt:016x}/{choice}"));
         let said = count.max(1) - usize::from(stops);
-        let picks: Vec<u16> = (0..said)
+        let picks: Picks = (0..said)
             .map(|_| {
                 let pick = stream.below(self.words.len() as u64);
                 u16::try_from(pick).expect("fewer words than 65536")
             })
             .collect();
-        let ids = picks.iter().map(|&pick| self.words[usize::from(pick)].id);
+        let ids = picks.iter().map(|&pick| self.words.ids[usize::from(pick)]);
         Output {
             ids: ids.chain(stops.then_some(self.end)).collect(),
             stops,
@@ -173,22 +213,25 @@ impl Model {
         }
     }
 
+    /// The word picked for the token at `at`, as it stands inside a JSON string.
+    pub(super) fn picked(&self, picks: &Picks, at: usize) -> &str {
+        picks.get(at).map_or("", |&pick| self.words.text(pick))
+    }
+
     /// Text of the token at `at`, as it stands inside a JSON string.
     pub(super) fn text<'a>(&'a self, output: &'a Output, at: usize) -> &'a str {
         match &output.texts {
-            Texts::Words(picks) => picks
-                .get(at)
-                .map_or("", |&pick| &self.words[usize::from(pick)].json),
+            Texts::Words(picks) => self.picked(picks, at),
             Texts::Own(texts) => texts.get(at).map_or("", |text| text),
         }
     }
 }
 
 /// Up to [`WORDS_MAX`] entries that are whole text wherever they stand.
-fn find_words(tokenizer: &dyn Tokenizer, seed: &Seed) -> Vec<Word> {
+fn find_words(tokenizer: &dyn Tokenizer, seed: &Seed) -> Words {
     let mut stream = seed.stream("sim/words");
     let entries = tokenizer.vocab_size() as u64;
-    let mut words: Vec<Word> = Vec::new();
+    let mut words = Words::default();
     let mut anchor: Option<(u32, String)> = None;
     if entries == 0 {
         return words;
@@ -210,8 +253,8 @@ fn find_words(tokenizer: &dyn Tokenizer, seed: &Seed) -> Vec<Word> {
         };
         if let Some(text) = usable(tokenizer, &[*first, id], before) {
             let json = json_text(&text);
-            if !words.iter().any(|word| word.id == id) {
-                words.push(Word { id, json });
+            if !words.ids.contains(&id) {
+                words.push(id, &json);
             }
         }
     }

@@ -64,7 +64,7 @@ pub(super) const DONE: &str = "data: [DONE]\n\n";
 
 impl Shape {
     /// What stands before the text in each event of a choice.
-    pub(super) fn opening(&self, index: usize) -> String {
+    pub(super) fn opening(&self, index: usize) -> Box<str> {
         let (object, member) = if self.chat {
             ("chat.completion.chunk", "\"delta\":{\"content\":\"")
         } else {
@@ -74,6 +74,7 @@ impl Shape {
             "data: {}{{\"index\":{index},{member}",
             self.head(object, "\"choices\":[")
         )
+        .into()
     }
 
     /// The object up to its choices.
@@ -115,22 +116,25 @@ impl Shape {
             into.extend_from_slice(model.shown(&choice.output, at).as_bytes());
         }
         let sends_ids = self.return_token_ids && !self.chat && first;
-        let plain = stretch.finish.is_none()
-            && self.logprobs.is_none()
-            && !self.continuous_usage
-            && !self.return_token_ids;
-        if plain {
-            let tail = if self.chat {
-                CHAT_TAIL
-            } else {
-                COMPLETION_TAIL
-            };
+        if let Some(tail) = self.plain_tail().filter(|_| stretch.finish.is_none()) {
             into.extend_from_slice(tail.as_bytes());
             return;
         }
         let prompt_ids = choice.prompt_ids.as_deref().filter(|_| sends_ids);
         let tail = self.tail(model, choice, stretch, prompt_ids);
         into.extend_from_slice(tail.as_bytes());
+    }
+
+    /// What stands behind the text of events that carry text alone, if that is
+    /// what the request's are.
+    pub(super) fn plain_tail(&self) -> Option<&'static str> {
+        let plain = self.logprobs.is_none() && !self.continuous_usage && !self.return_token_ids;
+        let tail = if self.chat {
+            CHAT_TAIL
+        } else {
+            COMPLETION_TAIL
+        };
+        plain.then_some(tail)
     }
 
     fn tail(

@@ -2,16 +2,17 @@
 //! every byte arrives, in order, whoever wrote it. The clock is the real one,
 //! and nothing here depends on how fast it goes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pcload::sim::{Config, Faults, Pace, Server, Toy};
+use pcload::sim::{Config, CostModel, Faults, Pace, Server, Toy};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::wire::{Answer, completion, ids, with_usage};
+use crate::wire::{Answer, completion, ids, post, server, with_usage};
 
 async fn listening(config: Config) -> Server {
     Server::start(config, Arc::new(Toy::default()))
@@ -31,10 +32,14 @@ fn paced(itl: Duration) -> Config {
 }
 
 fn request(body: &Value, last: bool) -> Vec<u8> {
+    request_to("/v1/completions", body, last)
+}
+
+fn request_to(path: &str, body: &Value, last: bool) -> Vec<u8> {
     let body = body.to_string();
     let connection = if last { "close" } else { "keep-alive" };
     format!(
-        "POST /v1/completions HTTP/1.1\r\nHost: s\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: s\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
@@ -46,8 +51,13 @@ async fn connect(server: &Server) -> TcpStream {
 
 /// One whole answer on a connection of its own.
 async fn alone(server: &Server, body: &Value) -> Answer {
+    asked(server, "/v1/completions", body).await
+}
+
+async fn asked(server: &Server, path: &str, body: &Value) -> Answer {
     let mut stream = connect(server).await;
-    stream.write_all(&request(body, true)).await.unwrap();
+    let ask = request_to(path, body, true);
+    stream.write_all(&ask).await.unwrap();
     let mut all = Vec::new();
     stream.read_to_end(&mut all).await.unwrap();
     Answer::parse(&all)
@@ -65,6 +75,19 @@ fn streamed_text(answer: &Answer, tokens: u64) -> String {
         .iter()
         .filter_map(|event| event["choices"][0]["text"].as_str())
         .collect()
+}
+
+/// A series of the metrics page.
+async fn sample(server: &Server, name: &str) -> f64 {
+    let mut stream = connect(server).await;
+    let ask = b"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
+    stream.write_all(ask).await.unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.unwrap();
+    let series = format!("vllm:{name}{{engine=\"0\",model_name=\"sim\"}} ");
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series.as_str()));
+    value.unwrap().parse().unwrap()
 }
 
 async fn whole_text(server: &Server, first: u32, tokens: u64) -> String {
@@ -122,19 +145,7 @@ async fn a_client_that_reads_late_loses_nothing() {
     let mut stream = connect(&server).await;
     let body = completion(&ids(0, 40), TOKENS, with_usage());
     stream.write_all(&request(&body, true)).await.unwrap();
-    let series = "vllm:generation_tokens_total{engine=\"0\",model_name=\"sim\"} ";
-    loop {
-        let mut other = connect(&server).await;
-        let ask = b"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
-        other.write_all(ask).await.unwrap();
-        let mut page = String::new();
-        other.read_to_string(&mut page).await.unwrap();
-        let line = page.lines().find_map(|line| line.strip_prefix(series));
-        let said: f64 = line.unwrap().parse().unwrap();
-        if said >= TOKENS as f64 {
-            break;
-        }
-    }
+    while sample(&server, "generation_tokens_total").await < TOKENS as f64 {}
     let mut all = Vec::new();
     stream.read_to_end(&mut all).await.unwrap();
     let text = streamed_text(&Answer::parse(&all), TOKENS);
@@ -187,17 +198,138 @@ async fn a_client_that_leaves_a_socket_ends_its_sequence() {
     let mut buffer = vec![0; 2_048];
     stream.read_exact(&mut buffer).await.unwrap();
     drop(stream);
-    let series = "vllm:num_requests_running{engine=\"0\",model_name=\"sim\"} ";
-    loop {
-        let mut other = connect(&server).await;
-        let ask = b"GET /metrics HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n";
-        other.write_all(ask).await.unwrap();
-        let mut page = String::new();
-        other.read_to_string(&mut page).await.unwrap();
-        let line = page.lines().find_map(|line| line.strip_prefix(series));
-        if line == Some("0.0") {
-            break;
+    while sample(&server, "num_requests_running").await > 0.0 {}
+    server.shutdown().await;
+}
+
+/// Streams of every kind, each beside others, say what they say alone and
+/// without a socket: nothing depends on who wrote an event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_stream_says_the_same_on_a_socket_as_without_one() {
+    const TOKENS: u64 = 60;
+    let merging = Config {
+        pace: Pace::Batched(CostModel {
+            step: Duration::from_micros(100),
+            per_sequence: Duration::ZERO,
+            ..CostModel::default()
+        }),
+        ..paced(Duration::ZERO)
+    };
+    let fewer = Config {
+        stream_interval: 4,
+        ..paced(Duration::from_micros(100))
+    };
+    let kinds = [
+        json!({}),
+        json!({"logprobs": 1}),
+        json!({"return_token_ids": true}),
+        json!({"n": 3, "temperature": 1.0}),
+        json!({"stop": ["a"]}),
+        json!({"echo": true}),
+        json!({"stream_options": {"include_usage": true, "continuous_usage_stats": true}}),
+    ];
+    for config in [paced(Duration::from_micros(100)), merging, fewer] {
+        let without = server(config.clone()).await;
+        let server = Arc::new(listening(config).await);
+        let mut clients = JoinSet::new();
+        for (first, kind) in (0..).zip(kinds.iter().cycle().take(21)) {
+            let body = completion(&ids(first * 100, 40), TOKENS, kind.clone());
+            let mut body = body.as_object().unwrap().clone();
+            body.insert("stream".to_owned(), true.into());
+            let body = Value::from(body);
+            let expected = post(&without, "/v1/completions", &body).await;
+            let server = Arc::clone(&server);
+            clients.spawn(async move {
+                let answer = alone(&server, &body).await;
+                assert!(answer.complete, "{body}");
+                assert_eq!(said(&answer), said(&expected), "{body}");
+            });
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended.unwrap();
+        }
+        without.shutdown().await;
+    }
+}
+
+/// What each choice said, and how it ended.
+fn said(answer: &Answer) -> BTreeMap<u64, (String, Vec<Value>)> {
+    let mut said = BTreeMap::<u64, (String, Vec<Value>)>::new();
+    for event in answer.events() {
+        for choice in event["choices"].as_array().unwrap() {
+            let (text, ends) = said.entry(choice["index"].as_u64().unwrap()).or_default();
+            text.push_str(choice["text"].as_str().unwrap());
+            ends.extend([&choice["finish_reason"], &choice["stop_reason"]].map(Value::clone));
+            ends.retain(|end| !end.is_null());
         }
     }
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_ends_streams_in_the_middle() {
+    let server = listening(paced(Duration::from_millis(1))).await;
+    let mut stream = connect(&server).await;
+    let body = completion(&ids(0, 40), 100_000, with_usage());
+    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut all = vec![0; 2_048];
+    stream.read_exact(&mut all).await.unwrap();
+    asked(&server, "/abort_requests", &json!({})).await;
+    stream.read_to_end(&mut all).await.unwrap();
+    let answer = Answer::parse(&all);
+    assert!(answer.complete);
+    let events = answer.events();
+    let [.., last, usage] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    assert_eq!(last["choices"][0]["finish_reason"], "abort");
+    assert_eq!(usage["usage"]["completion_tokens"], events.len() - 2);
     server.shutdown().await;
+}
+
+/// The log has the times of all events, of a stream that ended and of one whose
+/// client left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_truth_log_misses_no_event() {
+    const TOKENS: u64 = 50;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("truth.jsonl");
+    let server = listening(Config {
+        truth_log: Some(path.clone()),
+        ..paced(Duration::from_millis(1))
+    })
+    .await;
+    let chat = json!({"messages": [{"role": "user", "content": "Hi"}], "stream": true,
+        "max_tokens": TOKENS, "ignore_eos": true});
+    asked(&server, "/v1/chat/completions", &chat).await;
+    let body = completion(&ids(0, 100), TOKENS, with_usage());
+    alone(&server, &body).await;
+    let mut stream = connect(&server).await;
+    let body = completion(&ids(0, 100), 100_000, with_usage());
+    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut buffer = vec![0; 4_096];
+    stream.read_exact(&mut buffer).await.unwrap();
+    drop(stream);
+    while sample(&server, "num_requests_running").await > 0.0 {}
+    server.shutdown().await;
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 3);
+    for (row, whole) in rows.iter().zip([true, true, false]) {
+        let sends: Vec<u64> = serde_json::from_value(row["sends_ns"].clone()).unwrap();
+        assert!(sends.is_sorted() && sends[0] > row["recv_ns"].as_u64().unwrap());
+        assert_eq!(row["completion_tokens"], sends.len());
+        assert_eq!(row["complete"], whole);
+        assert_eq!(
+            sends.len() as u64 == TOKENS,
+            whole,
+            "{} events",
+            sends.len()
+        );
+    }
+    // 100 tokens are 3 whole blocks of 32.
+    assert_eq!(rows[2]["cached_tokens"], 96);
 }

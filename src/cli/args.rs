@@ -179,6 +179,9 @@ pub struct RunArgs {
     /// Worker threads of the load generator; chosen from the load when absent.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
+    /// Wait this long for a server that is still starting.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub wait_ready: Option<Duration>,
     /// Longest silence of a stream before the request fails.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub idle_timeout: Duration,

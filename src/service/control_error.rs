@@ -22,6 +22,14 @@ pub enum ControlError {
         /// `service.timeout_seconds`.
         seconds: f64,
     },
+    /// Not up in the time that was given for it.
+    #[error("the server is not ready after {seconds} s: {last}")]
+    NotReady {
+        /// The limit.
+        seconds: f64,
+        /// What came of the last try, without secrets.
+        last: String,
+    },
     /// The connection ended before the answer did.
     #[error("the connection to `{url}` broke: {reason}")]
     Broken {
@@ -96,6 +104,7 @@ impl ControlError {
         match self {
             Self::Unreachable { .. } => "SERVICE_UNREACHABLE",
             Self::Timeout { .. } => "SERVICE_TIMEOUT",
+            Self::NotReady { .. } => "SERVICE_NOT_READY",
             Self::Broken { .. } => "SERVICE_CONNECTION_BROKEN",
             Self::Status {
                 status: 401 | 403, ..

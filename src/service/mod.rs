@@ -22,6 +22,7 @@ mod kv_poller;
 mod payload;
 mod protocol;
 pub mod quiet;
+mod ready;
 mod reset_answer;
 #[cfg(feature = "reqwest-client")]
 pub mod second;

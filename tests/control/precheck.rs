@@ -1,6 +1,8 @@
 //! The precheck: what it accepts, what it warns of, and how each thing that is
 //! wrong with a server is named before anything else is sent.
 
+use std::time::Duration;
+
 use pcload::drive::phases::{PhaseError, PhaseOptions, Precheck, Session};
 use pcload::service::ControlSettings;
 use pcload::units::{BlockSize, DpRank};
@@ -182,6 +184,38 @@ async fn more_engines_than_configured_are_a_mismatch() {
     assert!(error.message.contains("2 engines seen"), "{error}");
     assert!(error.message.contains("1 configured"), "{error}");
     assert!(!server.state().paths().contains(&"/v1/completions"));
+}
+
+#[tokio::test]
+async fn a_server_that_starts_is_waited_for() {
+    const LONG: Duration = Duration::from_secs(60);
+    // What a gateway says, what a server without a list says, a wrong key.
+    for (answers, looks) in [(vec![503, 502], 3), (vec![404], 1), (vec![401], 1)] {
+        let server = Server::start(1).await;
+        server.state().models_fail = answers.into();
+        session(&server, 1).ready(LONG).await.unwrap();
+        assert_eq!(server.state().paths(), vec!["/v1/models"; looks]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_starts_is_waited_for_so_long() {
+    let limit = Duration::from_millis(20);
+    let server = Server::start(1).await;
+    server.state().models_fail = [503; 99].into();
+    let error = session(&server, 1).ready(limit).await.unwrap_err();
+    assert_eq!(error.code, "SERVICE_NOT_READY");
+    let words = ["not ready after 0.02 s", "503", "no healthy upstream"];
+    assert!(
+        words.iter().all(|word| error.message.contains(word)),
+        "{error}"
+    );
+    let settings = settings(&server, 1);
+    drop(server);
+    let gone = Session::new(settings, options()).unwrap();
+    let error = gone.ready(limit).await.unwrap_err();
+    assert_eq!(error.code, "SERVICE_NOT_READY");
+    assert!(error.message.contains("cannot connect"), "{error}");
 }
 
 #[tokio::test]

@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) lag: u32,
     /// Status answers to `/metrics` before an ordinary one.
     pub(crate) metrics_fail: VecDeque<u16>,
+    /// The same of `/v1/models`.
+    pub(crate) models_fail: VecDeque<u16>,
     /// A page that replaces the ordinary one.
     pub(crate) page: Option<String>,
     /// Whether series appear only with the first request.
@@ -103,6 +105,7 @@ impl State {
             resets: [(200, "{\"success\":true}", true)].into(),
             lag: 0,
             metrics_fail: VecDeque::new(),
+            models_fail: VecDeque::new(),
             page: None,
             starts_bare: false,
             refuses_key: false,
@@ -129,6 +132,10 @@ impl State {
             ("POST", "/v1/completions") => self.complete(seen),
             ("GET", "/metrics") => self.metrics(),
             ("POST", "/reset_prefix_cache") => self.reset(seen),
+            ("GET", "/v1/models") if !self.models_fail.is_empty() => {
+                let status = self.models_fail.pop_front().unwrap();
+                (status, "no healthy upstream".to_owned())
+            }
             ("GET", "/v1/models") if self.has_model_list => {
                 let model = json!({"id": "m", "max_model_len": self.max_model_len});
                 (200, json!({"data": [model, {"id": "other"}]}).to_string())

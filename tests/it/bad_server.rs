@@ -2,11 +2,13 @@
 //! ends with 3, and records no run.
 
 use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
 
 use pcload::sim::{Config, Faults};
 use serde_json::{Value, json};
 
-use crate::folder::{Folder, with};
+use crate::folder::{Folder, scenario, with};
 use crate::server::{Simulated, instant};
 
 /// Runs `scenario`: it fails with this code and these words, a hint, and no
@@ -47,6 +49,43 @@ fn a_server_that_is_not_there() {
         "SERVICE_UNREACHABLE",
         &["no-such-host.invalid"],
     );
+}
+
+#[test]
+fn a_server_that_is_still_starting() {
+    let port = closed_port();
+    let folder = Folder::new();
+    let base = format!("http://127.0.0.1:{port}");
+    let mut scenario = scenario();
+    for (field, path) in [
+        ("service.inference_url", "/v1/completions"),
+        ("service.metrics_url", "/metrics"),
+        ("service.reset_url", "/reset_prefix_cache"),
+    ] {
+        scenario = with(scenario, field, json!(format!("{base}{path}")));
+    }
+    folder.write_scenario(&with(scenario, "service.model", json!("sim")));
+    let run = ["run", "--scenario", "scenario.json", "--wait-ready"];
+    folder.run(&[&run[..], &["200ms"]].concat()).fails(
+        3,
+        "SERVICE_NOT_READY",
+        &["0.2 s", "refused"],
+    );
+    let starts = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(1_500));
+        Simulated::start(Config {
+            listen: Some(([127, 0, 0, 1], port).into()),
+            ..instant()
+        })
+    });
+    let ran = folder.done(&[&run[..], &["60s"]].concat());
+    assert!(
+        ran.stderr.contains("ready: wait for the server"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.json()["status"], "complete");
+    drop(starts.join());
 }
 
 #[test]

@@ -156,6 +156,10 @@ pub struct CommonArgs {
     /// Time for the whole probe, e.g. 25m; what was not reached is said.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
+    /// Wait this long for a server that is still starting; no part of the
+    /// budget.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub wait_ready: Option<Duration>,
     /// Time for one request.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub timeout: Duration,

@@ -34,6 +34,9 @@ pub(super) fn run(args: &ProbeArgs, global: &Global) -> Result<Exit, Failure> {
     let resolved = settings::resolve(&args.probe)?;
     logging::start(global, None);
     let voice = global.voice();
+    if resolved.settings.wait_ready.is_some() {
+        voice.say("ready: wait for the server");
+    }
     let outcome = driven(&resolved.settings, voice)?;
     // Shown first: a disk that refuses the record must not hide the result.
     show(&outcome.record, voice);

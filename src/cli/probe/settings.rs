@@ -64,6 +64,7 @@ pub(super) fn resolve(probe: &Probe) -> Result<Resolved, Failure> {
         extra_body: common.extra_body.clone(),
         block: block(common.block)?,
         retention_tokens: common.retention,
+        wait_ready: common.wait_ready,
         budget: common.budget,
         timeout: common.timeout,
         arm: common.arm.clone(),

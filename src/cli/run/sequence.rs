@@ -109,6 +109,10 @@ impl Sequence<'_> {
         };
         let mut session =
             Session::new(self.settings.control.clone(), self.settings.phases.clone())?;
+        if let Some(limit) = self.settings.wait_ready {
+            begin("ready", "ready: wait for the server");
+            or_interrupted(&interrupts, session.ready(limit)).await?;
+        }
         begin(
             "precheck",
             "precheck: every rank, metrics, model, block size",

@@ -34,6 +34,8 @@ pub(crate) struct LoadChoice {
     pub threads: usize,
     /// Limits of time.
     pub timeouts: Timeouts,
+    /// How long a server may take to start; `None`: it must be up.
+    pub wait_ready: Option<Duration>,
     /// Objectives, `ttft` / `tpot` / `e2el` to milliseconds; empty for those of
     /// the scenario.
     pub slo: BTreeMap<String, f64>,
@@ -78,6 +80,7 @@ impl Default for LoadChoice {
             profile: None,
             threads: 1,
             timeouts: Timeouts::default(),
+            wait_ready: None,
             slo: BTreeMap::new(),
             percentiles: Vec::new(),
             driver: DriverChoice::default(),
@@ -104,6 +107,7 @@ impl LoadChoice {
                 request: args.request_timeout,
                 ..Timeouts::default()
             },
+            wait_ready: args.wait_ready,
             slo: args
                 .slo
                 .as_deref()
@@ -162,6 +166,8 @@ pub(super) struct Settings {
     pub cache_salt: Option<String>,
     /// Time between two KV samples; zero for none.
     pub poll_interval: Duration,
+    /// How long the server may take to start.
+    pub wait_ready: Option<Duration>,
 }
 
 impl Settings {
@@ -195,6 +201,7 @@ impl Settings {
             suffix_tokens,
             add_special_tokens: special_tokens_flag(scenario),
             poll_interval: Duration::from_secs_f64(scenario.service.poll_interval_seconds),
+            wait_ready: choice.wait_ready,
         })
     }
 }

@@ -6,6 +6,7 @@
 //! | error | means |
 //! |---|---|
 //! | `SERVICE_UNREACHABLE`, `SERVICE_TIMEOUT`, `SERVICE_CONNECTION_BROKEN` | no answer |
+//! | `SERVICE_NOT_READY` | not up in the time that was given for it |
 //! | `UNAUTHORIZED`, `MODEL_NOT_FOUND`, `CONTEXT_TOO_SHORT`, `PREFIX_CACHING_OFF` | the wrong server, or wrongly started |
 //! | `METRICS_UNAVAILABLE`, `COUNTERS_NOT_MOVING`, codes of [`crate::engine::MetricsError`] | no counters to go by |
 //! | `DP_SIZE_MISMATCH`, `DP_ROUTING_NOT_HONORED` | ranks are not what was configured, or not reachable one by one |

@@ -9,6 +9,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -82,6 +83,11 @@ pub struct RoutingProbe {
 }
 
 impl Session {
+    /// Waits for a server that is still starting, at most `limit`.
+    pub async fn ready(&self, limit: Duration) -> Result<(), PhaseError> {
+        Ok(self.client.ready(limit).await?)
+    }
+
     /// Checks the server. Nothing it sends can hit or be hit by a formal
     /// request: its texts carry the session's nonce.
     pub async fn precheck(&mut self) -> Result<Precheck, PhaseError> {

@@ -30,8 +30,8 @@ use crate::probe::{
     FactSource, NeedleCase, ProbeRecord, RequestRow,
 };
 use crate::rng::Seed;
-use crate::service::ControlSettings;
 use crate::service::chat::{ChatClient, ChatSettings, Headers, OWN_BODY_KEYS};
+use crate::service::{ControlClient, ControlSettings};
 use crate::units::BlockSize;
 use engine::{Engine, RANK_HEADER};
 use prober::{Arm, Prober};
@@ -58,7 +58,9 @@ pub struct ProbeSettings {
     /// Tokens between retained states; 0 for none, `None` for what the engine
     /// says.
     pub retention_tokens: Option<u64>,
-    /// Time for the whole probe.
+    /// How long the server may take to start; `None`: it must be up.
+    pub wait_ready: Option<Duration>,
+    /// Time for the whole probe, once the server is up.
     pub budget: Option<Duration>,
     /// Time for one request.
     pub timeout: Duration,
@@ -119,8 +121,15 @@ pub async fn run(
     watch: Watch<'_>,
 ) -> Result<ProbeOutcome, ProbeError> {
     check(settings)?;
-    let deadline = settings.budget.map(|budget| begin() + budget);
     let control = control_settings(settings);
+    if let Some(limit) = settings.wait_ready {
+        let client = ControlClient::new(control.clone())?;
+        match unless(stop, client.ready(limit)).await {
+            Err(_) => return Ok(finish::interrupted_before(settings)),
+            Ok(ready) => ready?,
+        }
+    }
+    let deadline = settings.budget.map(|budget| begin() + budget);
     let wanted = settings.model.as_deref();
     let reading = engine::read(&control, &settings.address, wanted, &settings.files);
     let Ok(engine) = unless(stop, reading).await else {

@@ -106,11 +106,13 @@ impl<C: Connector> Client<C> {
             request_end,
         };
         loop {
-            let mut connection = match self.take_idle().await {
+            let idle = self.take_idle().await;
+            // Also one that was opened ahead and has served nothing yet.
+            let was_idle = idle.is_some();
+            let mut connection = match idle {
                 Some(connection) => connection,
                 None => self.open().await?,
             };
-            let reused = connection.is_reused();
             self.counts.posts.fetch_add(1, Ordering::Relaxed);
             let exchanged = connection
                 .exchange(request, answer, deadlines, &self.clock)
@@ -130,7 +132,7 @@ impl<C: Connector> Client<C> {
                 }
                 Err(ExchangeError::Unsent(unsent)) => {
                     self.counts.posts.fetch_sub(1, Ordering::Relaxed);
-                    if !reused {
+                    if !was_idle {
                         let message = "the connection closed before the request was sent";
                         return Err(AttemptFailure::new(FailureKind::ConnectionError, message));
                     }

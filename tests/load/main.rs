@@ -10,6 +10,7 @@
     reason = "edge: a test's own server and timers; a test crate has no readers"
 )]
 
+mod ahead;
 mod compared;
 mod fixtures;
 mod hunt;

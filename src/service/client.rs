@@ -170,9 +170,7 @@ impl<C: Connector> Client<C> {
             if connection.is_usable().await {
                 return Some(connection);
             }
-            if connection.is_reused() {
-                self.counts.stale.fetch_add(1, Ordering::Relaxed);
-            }
+            self.counts.stale.fetch_add(1, Ordering::Relaxed);
         }
     }
 

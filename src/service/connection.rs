@@ -110,7 +110,6 @@ pub struct Connection<Io: Read + Write + Unpin + Send + 'static> {
     sender: Sender,
     driver: Driver<Io>,
     cell: Arc<StampCell>,
-    exchanges: u64,
 }
 
 impl<Io: Read + Write + Unpin + Send + 'static> Connection<Io> {
@@ -121,13 +120,7 @@ impl<Io: Read + Write + Unpin + Send + 'static> Connection<Io> {
             sender,
             driver,
             cell: wire.cell,
-            exchanges: 0,
         })
-    }
-
-    /// Whether an exchange has been made on it before.
-    pub fn is_reused(&self) -> bool {
-        self.exchanges > 0
     }
 
     /// Whether an idle connection can be used again: what the server has sent
@@ -150,7 +143,6 @@ impl<Io: Read + Write + Unpin + Send + 'static> Connection<Io> {
         deadlines: Deadlines,
         clock: &RunClock,
     ) -> Result<(), ExchangeError> {
-        self.exchanges += 1;
         answer.source = self.cell.source();
         let cell = Arc::clone(&self.cell);
         let watch = Watch::new(&cell, deadlines, clock);

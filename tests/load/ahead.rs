@@ -139,6 +139,7 @@ async fn a_connection_opened_ahead_may_close_before_it_is_used() {
             );
             assert_eq!(record.attempts.len(), 1);
             assert_eq!(outcome.health.posts, 1);
+            assert_eq!(outcome.health.stale_connections, 1, "after {looks} looks");
         }
     }
     // Closed at once, and between the last look and the request.

@@ -76,6 +76,12 @@ impl Mail {
         self.ranks[key.rank].get_mut(key.slot)?.as_mut()
     }
 
+    /// The same, if the slot is still this mailbox's.
+    fn recipient_of(&mut self, key: Key, mailbox: &Arc<Mailbox>) -> Option<&mut Recipient> {
+        let recipient = self.recipient(key);
+        recipient.filter(|recipient| Arc::ptr_eq(&recipient.mailbox, mailbox))
+    }
+
     fn plain(&mut self, key: Key) -> Option<&mut Plain> {
         let plain = self.recipient(key)?.plain.as_mut();
         plain.filter(|plain| !plain.stuck)
@@ -148,8 +154,7 @@ impl Mail {
         mailbox: &Arc<Mailbox>,
         mut plain: Plain,
     ) -> Result<(), Plain> {
-        let recipient = self.recipient(key);
-        match recipient.filter(|recipient| Arc::ptr_eq(&recipient.mailbox, mailbox)) {
+        match self.recipient_of(key, mailbox) {
             None => Err(plain),
             Some(recipient) => {
                 let reading = mailbox.read(recipient.choice);
@@ -163,8 +168,7 @@ impl Mail {
 
     /// And has it again; its mailbox then knows of all its tokens.
     pub(super) fn take_back(&mut self, key: Key, mailbox: &Arc<Mailbox>) -> Option<Plain> {
-        let recipient = self.recipient(key);
-        match recipient.filter(|recipient| Arc::ptr_eq(&recipient.mailbox, mailbox)) {
+        match self.recipient_of(key, mailbox) {
             None => mailbox.take_left(),
             Some(recipient) => {
                 let plain = recipient.plain.take()?;

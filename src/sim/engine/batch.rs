@@ -174,8 +174,7 @@ impl Rank {
                 continue;
             }
             if sequence.pulse.generated == 0 {
-                let cached = sequence.local + sequence.external;
-                tokens += sequence.submission.prompt_tokens - cached;
+                tokens += sequence.submission.prompt_tokens - sequence.pulse.cached;
             }
             delivered += 1;
             if self.generate_many(slot, 1, step.ends, out) {

@@ -63,7 +63,7 @@ impl Rank {
                         slot,
                     },
                     released: sequence.pulse.generated,
-                    cached: sequence.local + sequence.external,
+                    cached: sequence.pulse.cached,
                     finish: Some(Finish::Abort),
                 });
             }

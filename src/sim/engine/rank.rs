@@ -241,7 +241,7 @@ impl Rank {
         }
         self.cache.publish(&mut sequence.lease, hashes);
         sequence.pulse.publish_at = tokens_of_next(self.rules.block, hashes.len());
-        let cold = sequence.local + sequence.external == 0;
+        let cold = sequence.pulse.cached == 0;
         self.resume.learn(hashes, before, cold);
         self.resume.prune(&self.cache);
         if let Some(tier) = &mut self.external {

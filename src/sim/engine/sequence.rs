@@ -49,6 +49,8 @@ pub(super) struct Pulse {
     pub(super) last: RunOffset,
 }
 
+const _: () = assert!(size_of::<Pulse>() == 64);
+
 impl Pulse {
     /// Tokens known: the prompt and what was generated.
     pub(super) fn known(&self) -> u64 {

@@ -49,6 +49,13 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.addr().unwrap()).await.unwrap()
 }
 
+/// A request sent on a connection of its own.
+async fn begun(server: &Server, body: &Value) -> TcpStream {
+    let mut stream = connect(server).await;
+    stream.write_all(&request(body, true)).await.unwrap();
+    stream
+}
+
 /// One whole answer on a connection of its own.
 async fn alone(server: &Server, body: &Value) -> Answer {
     asked(server, "/v1/completions", body).await
@@ -142,9 +149,8 @@ async fn many_streams_on_connections_that_stay_open_arrive_whole() {
 async fn a_client_that_reads_late_loses_nothing() {
     const TOKENS: u64 = 60_000;
     let server = listening(paced(Duration::from_micros(5))).await;
-    let mut stream = connect(&server).await;
     let body = completion(&ids(0, 40), TOKENS, with_usage());
-    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut stream = begun(&server, &body).await;
     while sample(&server, "generation_tokens_total").await < TOKENS as f64 {}
     let mut all = Vec::new();
     stream.read_to_end(&mut all).await.unwrap();
@@ -176,9 +182,8 @@ async fn streams_break_on_sockets_as_they_were_told_to() {
             ..paced(Duration::from_micros(100))
         })
         .await;
-        let mut stream = connect(&server).await;
         let body = completion(&ids(0, 40), 50, with_usage());
-        stream.write_all(&request(&body, true)).await.unwrap();
+        let mut stream = begun(&server, &body).await;
         let mut all = Vec::new();
         let ended = stream.read_to_end(&mut all).await;
         assert_eq!(ended.is_err(), reset, "{ended:?}");
@@ -192,9 +197,8 @@ async fn streams_break_on_sockets_as_they_were_told_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_a_socket_ends_its_sequence() {
     let server = listening(paced(Duration::from_millis(1))).await;
-    let mut stream = connect(&server).await;
     let body = completion(&ids(0, 40), 100_000, with_usage());
-    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut stream = begun(&server, &body).await;
     let mut buffer = vec![0; 2_048];
     stream.read_exact(&mut buffer).await.unwrap();
     drop(stream);
@@ -269,9 +273,8 @@ fn said(answer: &Answer) -> BTreeMap<u64, (String, Vec<Value>)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_ends_streams_in_the_middle() {
     let server = listening(paced(Duration::from_millis(1))).await;
-    let mut stream = connect(&server).await;
     let body = completion(&ids(0, 40), 100_000, with_usage());
-    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut stream = begun(&server, &body).await;
     let mut all = vec![0; 2_048];
     stream.read_exact(&mut all).await.unwrap();
     asked(&server, "/abort_requests", &json!({})).await;
@@ -304,9 +307,8 @@ async fn the_truth_log_misses_no_event() {
     asked(&server, "/v1/chat/completions", &chat).await;
     let body = completion(&ids(0, 100), TOKENS, with_usage());
     alone(&server, &body).await;
-    let mut stream = connect(&server).await;
     let body = completion(&ids(0, 100), 100_000, with_usage());
-    stream.write_all(&request(&body, true)).await.unwrap();
+    let mut stream = begun(&server, &body).await;
     let mut buffer = vec![0; 4_096];
     stream.read_exact(&mut buffer).await.unwrap();
     drop(stream);

@@ -15,6 +15,7 @@
 //!
 //! | room | side | what it is for |
 //! |---|---|---|
+//! | [`system`] | edge | what the system lets a process have: descriptors |
 //! | [`units`] | pure | block arithmetic, ranks, groups, offsets from the start of a run |
 //! | [`rng`] | pure | one seed, many independent labelled ChaCha streams |
 //! | [`secret`] | pure | credentials, and how they stay out of all that is shown |
@@ -67,6 +68,7 @@ pub mod service;
 pub mod sim;
 pub mod solver;
 pub mod stats;
+pub mod system;
 pub mod theory;
 pub mod tokenizer;
 pub mod units;

@@ -22,6 +22,7 @@ const LONG_FILES: &[(&str, usize)] = &[
 
 /// The room table of `src/lib.rs`: each room and the rooms it may use.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("system", &[]),
     ("units", &[]),
     ("rng", &["units"]),
     ("secret", &[]),
@@ -59,10 +60,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "drive",
         &[
             "plan", "prompts", "service", "measure", "units", "scenario", "engine", "rng", "stats",
-            "probe", "secret",
+            "probe", "secret", "system",
         ],
     ),
-    ("sim", &["kvcache", "tokenizer", "rng", "units"]),
+    ("sim", &["kvcache", "tokenizer", "rng", "units", "system"]),
     (
         "probe",
         &[

@@ -28,6 +28,7 @@ use crate::plan::{LoadPlan, Pace};
 use crate::service::clock::RunClock;
 use crate::service::wire::Prompt;
 use crate::sim::{self, Config, Server};
+use crate::system::descriptors;
 use crate::units::GroupIndex;
 
 /// Name of the simulated model.
@@ -49,9 +50,6 @@ const START_SHARE: f64 = 0.414_213_56;
 /// overloaded; starting and ending the streams takes up to a third of a short
 /// calibration.
 const KEPT_PACE_MIN: f64 = 0.6;
-
-/// Files that are open besides the streams: the log, timers, the runtimes.
-const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// The load to calibrate at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,7 +192,8 @@ pub(super) fn calibrate(load: Load) -> Result<Calibration, Failure> {
 /// Streams as a run would; the server has the runtime's only worker thread.
 fn stream(load: Load, log: &Path, clock: RunClock) -> Result<NativeOutcome, Failure> {
     let runtime = runtime::build(Builder::new_multi_thread().worker_threads(1))?;
-    check_descriptors(load.streams, native::raise_descriptor_limit())?;
+    check_descriptors(load.streams, descriptors::raise_limit())?;
+    descriptors::make_room(2 * u64::from(load.streams));
     let server = runtime.block_on(Server::start(load.server(log), embedded_tokenizer()?))?;
     let config = NativeConfig {
         name_requests: true,
@@ -211,7 +210,7 @@ fn stream(load: Load, log: &Path, clock: RunClock) -> Result<NativeOutcome, Fail
 
 /// Both ends of each stream are open in this process.
 fn check_descriptors(streams: u32, limit: Option<u64>) -> Result<(), Failure> {
-    let needed = 2 * u64::from(streams) + DESCRIPTORS_BESIDE;
+    let needed = 2 * u64::from(streams) + descriptors::BESIDE;
     match limit {
         Some(limit) if limit < needed => {
             let message = format!(

@@ -34,6 +34,7 @@ use crate::service::clock::RunClock;
 use crate::service::connect::{ConnectOptions, Connector, ConnectorError, ServiceConnector};
 use crate::service::target::{Target, TargetError};
 use crate::service::wire::{HeadTemplate, HeaderError, HttpVersion};
+use crate::system::descriptors;
 use crate::units::RunOffset;
 
 /// How a run is watched and stopped.
@@ -222,7 +223,7 @@ pub async fn run_with<C: Connector>(
     let target = Target::parse(&config.url)?;
     let head = head(&config, &target)?;
     let journal = Journal::start(setup.journal.take()).map_err(NativeError::Start)?;
-    raise_descriptor_limit();
+    descriptors::make_room(plan.most_in_flight() as u64);
     let abort = setup.control.abort.child_token();
     let shared = Arc::new(shared(&setup, &config, requests, &plan, abort));
     let counts = Arc::new(ClientCounts::default());
@@ -369,14 +370,4 @@ fn stage_outcomes(plan: &LoadPlan, facts: &[StageFacts]) -> Vec<StageOutcome> {
         }
     };
     plan.stages.iter().zip(facts).map(outcome).collect()
-}
-
-/// As many descriptors as the system allows: each open stream is one. The limit
-/// that holds now, where it can be known; where the system refuses, connecting
-/// will say so.
-pub fn raise_descriptor_limit() -> Option<u64> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    let raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
-    Some(if raised { hard } else { soft })
 }

@@ -45,6 +45,23 @@ impl LoadPlan {
             partial: false,
         }
     }
+
+    /// Most requests that a stage can have in flight: no more than the data set
+    /// has.
+    pub fn most_in_flight(&self) -> usize {
+        let of_stage = |stage: &PlannedStage| match &stage.pace {
+            Pace::Closed {
+                from, concurrency, ..
+            } => (*from).max(*concurrency) as usize,
+            Pace::Open {
+                arrivals_ns,
+                max_in_flight,
+                ..
+            } => max_in_flight.map_or(arrivals_ns.len(), |limit| limit as usize),
+        };
+        let most = self.stages.iter().map(of_stage).max().unwrap_or(0);
+        most.min(self.request_count)
+    }
 }
 
 /// One stage.
@@ -141,5 +158,41 @@ impl LoadPlanError {
     /// Stable code.
     pub fn code(&self) -> &'static str {
         "PROFILE_DOES_NOT_FIT"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(arrivals: usize, max_in_flight: Option<u32>) -> Pace {
+        Pace::Open {
+            arrivals_ns: vec![0; arrivals],
+            length_ns: 0,
+            max_in_flight,
+            rate_per_second: None,
+        }
+    }
+
+    #[test]
+    fn most_in_flight_is_the_widest_stage_and_never_more_than_the_data_set() {
+        let most = |pace, count| LoadPlan::one_stage(pace, count).most_in_flight();
+        let ramp = |from, concurrency| Pace::Closed {
+            from,
+            concurrency,
+            ramp: Duration::from_secs(1),
+        };
+        assert_eq!(most(ramp(8, 2), 100), 8);
+        assert_eq!(most(ramp(2, 8), 100), 8);
+        assert_eq!(most(ramp(2, 800), 100), 100);
+        assert_eq!(most(open(30, None), 100), 30);
+        assert_eq!(most(open(30, Some(4)), 100), 4);
+
+        let mut plan = LoadPlan::closed(3, 100);
+        plan.stages.push(PlannedStage {
+            pace: open(60, Some(7)),
+            end: PlannedEnd::Rest,
+        });
+        assert_eq!(plan.most_in_flight(), 7);
     }
 }

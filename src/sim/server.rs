@@ -11,7 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,12 +21,16 @@ use crate::sim::core::Shared;
 use crate::sim::driver::drive;
 use crate::sim::http::answer;
 use crate::sim::line::{Gate, Line};
+use crate::system::descriptors;
 use crate::tokenizer::Tokenizer;
 
 /// How long open exchanges may go on after a shutdown was asked for.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
 /// Pause after the system refused a connection (too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that may wait to be accepted: uvicorn's default. The kernel cuts
+/// it to `net.core.somaxconn`; what finds no place tries again after a second.
+const BACKLOG: u32 = 2048;
 /// Bytes in flight on a connection inside the process, each way.
 const DUPLEX_BYTES: usize = 64 << 10;
 
@@ -40,6 +44,10 @@ pub struct Server {
 
 impl Server {
     /// Checks the configuration, opens the socket, and begins to serve.
+    #[expect(
+        clippy::unused_async,
+        reason = "its tasks and socket need a runtime around them, as an async function has"
+    )]
     pub async fn start(config: Config, tokenizer: Arc<dyn Tokenizer>) -> Result<Self, SimError> {
         let shared = Arc::new(Shared::new(config, tokenizer)?);
         let cancel = CancellationToken::new();
@@ -49,7 +57,8 @@ impl Server {
             None => None,
             Some(address) => {
                 let refused = |source| SimError::Listen { address, source };
-                let listener = TcpListener::bind(address).await.map_err(refused)?;
+                descriptors::make_room(shared.config.connections_max as u64);
+                let listener = listen(address).map_err(refused)?;
                 let bound = listener.local_addr().map_err(refused)?;
                 tasks.spawn(accept(Arc::clone(&shared), listener, cancel.clone()));
                 Some(bound)
@@ -126,6 +135,19 @@ impl Drop for Server {
             truth.flush();
         }
     }
+}
+
+/// A socket that listens, with a queue as long as the real server's.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // As tokio's own `bind` does where a port is free at once.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, cancel: CancellationToken) {

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 /// A server of its own process; it ends with its handle.
 pub(crate) struct Simulated {
-    child: Child,
+    /// Its process.
+    pub child: Child,
     /// `http://127.0.0.1:PORT`.
     pub url: String,
     /// The line that it said.

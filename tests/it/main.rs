@@ -14,6 +14,7 @@ mod bad_manifest;
 mod bad_server;
 #[path = "../artifacts/corruptions.rs"]
 mod corruptions;
+mod descriptors;
 mod folder;
 #[path = "../artifacts/golden.rs"]
 #[allow(dead_code, reason = "the tests of the artifacts use more of it")]
@@ -27,4 +28,7 @@ mod reuse;
 mod run;
 mod scenarios;
 mod server;
+#[path = "../docs/simulated.rs"]
+#[allow(dead_code, reason = "the tests of the book use more of it")]
+mod simulated;
 mod usage;

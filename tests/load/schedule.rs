@@ -118,3 +118,19 @@ async fn a_closed_loop_keeps_its_slots_busy_and_never_more() {
     assert_eq!(outcome.health.connections, 4);
     assert_eq!(server.posts().len(), 50);
 }
+
+/// 1,500 streams at once: their descriptors have room before the first one is
+/// opened (the kernel makes room at a bad moment else).
+#[cfg(target_os = "linux")]
+#[tokio::test(start_paused = true)]
+async fn a_load_has_room_for_the_descriptors_of_all_its_streams() {
+    let server = Arc::new(Server::new(|_| Reply::tokens(&[20])));
+    let config = config();
+    let requests = free_requests(&config, 1_500);
+    let plan = LoadPlan::closed(1_500, 1_500);
+    drive(&server, config, requests, plan, Control::default()).await;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let slots = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+    let slots: usize = slots.unwrap().trim().parse().unwrap();
+    assert!(slots >= 1_500, "room for {slots}");
+}

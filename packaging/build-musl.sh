@@ -4,7 +4,7 @@
 #   packaging/build-musl.sh            target/<arch>-unknown-linux-musl/release/pcload
 #
 # Needs rustup and a C compiler for musl (Debian: musl-tools; Alpine: musl-dev):
-# the TLS library holds some C and assembly.
+# the TLS library holds some C and assembly, the allocator is C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -7,11 +7,17 @@
 //! at real-time priority where the system allows it. `PCLOAD_E2E_REPEAT` sets
 //! the number of runs of each case (default 3); medians are printed as a table
 //! on stderr and as JSON lines on stdout. Rivals: see `rival.rs`.
+//!
+//! Linux stops a real-time process that wants more than its share of a core
+//! (`kernel.sched_rt_runtime_us`, 95 % by default) for the rest of each second.
+//! That is 50 ms in which nothing is read or sent, and no fault of what is
+//! measured; the harness says so where the limit stands.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::expect_used,
+    clippy::panic,
     unreachable_pub,
     missing_docs,
     reason = "edge: a harness that starts programs and prints"
@@ -22,6 +28,7 @@ mod figures;
 mod mock;
 mod pace;
 mod rival;
+mod sink;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +77,7 @@ fn main() {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(3);
+    warn_of_limits();
     pace::run(&wanted, &program, folder.path());
     head();
     for case in CASES {
@@ -96,6 +104,18 @@ fn main() {
                 }
             }
         }
+    }
+}
+
+/// Says what of this machine's settings gets into the figures.
+fn warn_of_limits() {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us");
+    let limit = limit.as_deref().map_or("-1", str::trim);
+    if limit != "-1" {
+        eprintln!(
+            "warning: real-time processes are stopped where they fill a core \
+             (kernel.sched_rt_runtime_us = {limit}); measure with -1"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! How exactly a server keeps its pace: 2,000 streams of a token every 20 ms,
 //! each send held against its own due time, by the server's own log; and what
 //! an event costs it when nothing is paced. The mock and `pcload sim` in turn
-//! under the same client, so that what this machine's kernel takes for a write
-//! shows in both.
+//! under the same client (see `sink`), so that what this machine's kernel takes
+//! for a write shows in both.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,11 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pcload::drive::NativeConfig;
-use pcload::drive::native::{self, Control};
-use pcload::service::clock::RunClock;
 use serde::{Deserialize, Serialize};
 
 use crate::mock::{Mock, pinned};
-use crate::{CLOSED, Case, SPREAD, check, plan, requests};
+use crate::sink::{self, Load};
+use crate::{CLOSED, Case, SPREAD, requests};
 
 /// Names another `pcload` than the one just built.
 const PROGRAM: &str = "PCLOAD_E2E_SIM";
@@ -133,7 +132,7 @@ fn run_case(case: &Case, mock: Option<&Path>, folder: &Path) -> PaceFigures {
     if let Some(program) = mock {
         let server = Mock::start(program, folder, case.mock);
         let before = processor(server.id());
-        load(case, server.url(), folder);
+        load(case, &server.url());
         let after = processor(server.id());
         let text = server.log();
         return figures(case, &text, before, after);
@@ -141,7 +140,7 @@ fn run_case(case: &Case, mock: Option<&Path>, folder: &Path) -> PaceFigures {
     let truth = folder.join("sim-truth.jsonl");
     let mut server = Sim::start(case, &truth);
     let before = processor(server.child.id());
-    load(case, server.url.clone(), folder);
+    load(case, &server.url);
     let after = processor(server.child.id());
     server.stop();
     let text = std::fs::read_to_string(&truth).expect("the simulator's log");
@@ -152,26 +151,30 @@ fn is_paced(case: &Case) -> bool {
     case.mock != FLOOD
 }
 
-fn load(case: &Case, url: String, folder: &Path) {
-    let mut config = NativeConfig::new(url);
-    config.name_requests = true;
-    let requests = requests(case, &config);
-    let journal = std::fs::File::create(folder.join("records.jsonl")).expect("a file for records");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let outcome = runtime
-        .block_on(native::run(
-            config,
-            requests,
-            plan(case),
-            RunClock::start(),
-            Control::default(),
-            Some(Box::new(journal)),
-        ))
-        .expect("the driver runs");
-    check(case, &outcome, Some(case.requests as u64));
+/// Sends the case's requests to `url` and takes what comes.
+fn load(case: &Case, url: &str) {
+    let (authority, path) = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .expect("a URL");
+    let requests = requests(case, &NativeConfig::new(url.to_owned()));
+    let body = &requests[0].body;
+    let mut request = format!(
+        "POST /{path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len(),
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    let connections = case.streams as usize;
+    sink::take(Load {
+        authority,
+        request: &request,
+        connections,
+        rounds: case.requests / connections,
+        spread: case.spread,
+        pauses: is_paced(case),
+    });
 }
 
 /// `pcload sim` on the second core.
@@ -252,6 +255,12 @@ fn figures(case: &Case, log: &str, before: (f64, f64), after: (f64, f64)) -> Pac
         }
     }
     let events = errors.len();
+    assert_eq!(
+        events as u64,
+        case.requests as u64 * case.chunks,
+        "{}: an event a token",
+        case.name
+    );
     let per_million = |seconds: f64| seconds / (events as f64 / 1e6);
     PaceFigures {
         events,

@@ -36,6 +36,7 @@ use std::time::Duration;
 use cases::{CASES, CLOSED, Case, SPREAD};
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::resource::{UsageWho, getrusage};
 use pcload::drive::native::{Control, NativeOutcome, run};
 use pcload::drive::{LoadRequest, NativeConfig};
@@ -48,6 +49,9 @@ use rival::RivalFigures;
 
 /// Set in the child that runs pinned.
 const PINNED: &str = "PCLOAD_E2E_PINNED";
+
+/// Above the streams of every case.
+const HIGH: i32 = 16_383;
 
 fn main() {
     // `cargo test` starts benches without it; a harness is no test.
@@ -78,6 +82,7 @@ fn main() {
         .and_then(|n| n.parse().ok())
         .unwrap_or(3);
     warn_of_limits();
+    open_high_descriptor();
     pace::run(&wanted, &program, folder.path());
     head();
     for case in CASES {
@@ -104,6 +109,16 @@ fn main() {
                 }
             }
         }
+    }
+}
+
+/// Opens a descriptor of a high number, for good. Programs that are started here
+/// have it, too, and so a table of descriptors that need not grow in the midst of
+/// a load (see `pcload::system::descriptors`): neither the mock nor the rival
+/// asks for one.
+fn open_high_descriptor() {
+    if let Ok(file) = std::fs::File::open("/dev/null") {
+        fcntl(&file, FcntlArg::F_DUPFD(HIGH)).ok();
     }
 }
 

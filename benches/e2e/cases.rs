@@ -72,7 +72,7 @@ const PACED_IDLE: &[&str] = &[
     "--truth-full",
 ];
 /// Over what the starts of paced streams are spread.
-pub const SPREAD: Duration = Duration::from_millis(1_330);
+const SPREAD: Duration = Duration::from_millis(1_330);
 
 /// All lines, in the order of the table.
 pub const CASES: &[Case] = &[

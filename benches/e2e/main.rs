@@ -33,7 +33,7 @@ mod sink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cases::{CASES, CLOSED, Case, SPREAD};
+use cases::{CASES, CLOSED, Case};
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
 use nix::fcntl::{FcntlArg, fcntl};

@@ -16,13 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::mock::{Mock, pinned};
 use crate::sink::{self, Load};
-use crate::{CLOSED, Case, SPREAD, requests};
+use crate::{CLOSED, Case, requests};
 
 /// Names another `pcload` than the one just built.
 const PROGRAM: &str = "PCLOAD_E2E_SIM";
 /// Receive to first token, and token to token, in nanoseconds.
 const TTFT_NS: u64 = 50_000_000;
 const ITL_NS: u64 = 20_000_000;
+/// How often a connection sends where starts are spread: 30 ms more than its
+/// answer takes, a multiple of the time between tokens. So 2,024 connections are
+/// 2,000 streams at any moment, and their tokens stay spread as their starts are.
+const PERIOD: Duration = Duration::from_millis(2_620);
 const MOCK: &[&str] = &[
     "--mode",
     "paced",
@@ -51,35 +55,35 @@ const CASES: &[Case] = &[
         name: "pace-256",
         mock: MOCK,
         streams: 256,
-        requests: 512,
+        requests: 1_024,
         ids: true,
-        spread: SPREAD,
+        spread: PERIOD,
         ..CLOSED
     },
     Case {
         name: "pace-1000",
         mock: MOCK,
-        streams: 1_000,
-        requests: 2_000,
+        streams: 1_012,
+        requests: 4_048,
         ids: true,
-        spread: SPREAD,
+        spread: PERIOD,
         ..CLOSED
     },
     Case {
         name: "pace-2000",
         mock: MOCK,
-        streams: 2_000,
-        requests: 6_000,
-        spread: Duration::from_millis(2_600),
+        streams: 2_024,
+        requests: 8_096,
+        spread: PERIOD,
         ids: true,
         ..CLOSED
     },
     Case {
         name: "pace-2000-text",
         mock: MOCK,
-        streams: 2_000,
-        requests: 6_000,
-        spread: Duration::from_millis(2_600),
+        streams: 2_024,
+        requests: 8_096,
+        spread: PERIOD,
         ..CLOSED
     },
     Case {
@@ -172,7 +176,7 @@ fn load(case: &Case, url: &str) {
         request: &request,
         connections,
         rounds: case.requests / connections,
-        spread: case.spread,
+        period: case.spread,
         pauses: is_paced(case),
     });
 }

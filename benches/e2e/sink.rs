@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 const END: &[u8] = b"0\r\n\r\n";
 
 /// The load: `connections` that each send `request` `rounds` times, one answer
-/// after the other, and begin spread over `spread`.
+/// after the other.
 #[derive(Clone, Copy)]
 pub struct Load<'a> {
     /// `host:port`.
@@ -30,14 +30,23 @@ pub struct Load<'a> {
     pub request: &'a [u8],
     pub connections: usize,
     pub rounds: usize,
-    pub spread: Duration,
+    /// Evenly spread starts: each connection sends once in this time, at its own
+    /// moment of it. Zero: all begin at once and go on when an answer ends.
+    ///
+    /// Streams that go on by themselves drift together: what a server sends late
+    /// together ends together, and begins together again. Then no server holds
+    /// its pace, and the load is not the one that was asked for.
+    pub period: Duration,
     /// Whether it pauses between turns; not where the server never does.
     pub pauses: bool,
 }
 
 struct Connection {
     stream: TcpStream,
+    /// Requests still to be sent.
     left: usize,
+    /// Whether an answer is under way.
+    busy: bool,
     /// The last bytes that came.
     tail: Vec<u8>,
 }
@@ -48,15 +57,23 @@ pub fn take(load: Load<'_>) {
     let mut connections: Vec<Connection> = Vec::with_capacity(load.connections);
     let mut buffer = vec![0; 1 << 18];
     let mut ready = vec![EpollEvent::empty(); 1_024];
-    let mut ended = 0;
+    let (mut sent, mut ended) = (0, 0);
+    let total = load.connections * load.rounds;
     let begin = Instant::now();
-    while ended < load.connections {
-        assert!(begin.elapsed() < LONGEST, "the server does not end");
-        while connections.len() < load.connections
-            && begin.elapsed() >= start(load, connections.len())
-        {
-            let connection = open(load, &epoll, connections.len());
-            connections.push(connection);
+    while ended < total {
+        let elapsed = begin.elapsed();
+        assert!(elapsed < LONGEST, "the server does not end");
+        while sent < total && elapsed >= start(load, sent) {
+            let at = sent % load.connections;
+            if at == connections.len() {
+                connections.push(open(load, &epoll, at));
+            }
+            let connection = &mut connections[at];
+            if connection.busy || connection.left == 0 {
+                break;
+            }
+            connection.send(load.request);
+            sent += 1;
         }
         let count = epoll
             .wait(&mut ready, EpollTimeout::ZERO)
@@ -64,15 +81,12 @@ pub fn take(load: Load<'_>) {
         for event in &ready[..count] {
             let at = usize::try_from(event.data()).expect("an index");
             let connection = &mut connections[at];
-            if !ends(connection, &mut buffer) {
-                continue;
-            }
-            connection.left -= 1;
-            if connection.left > 0 {
-                send(&mut connection.stream, load.request);
-            } else {
-                epoll.delete(connection.stream.as_fd()).expect("a member");
+            if connection.ends(&mut buffer) {
                 ended += 1;
+                if load.period.is_zero() && connection.left > 0 {
+                    connection.send(load.request);
+                    sent += 1;
+                }
             }
         }
         if load.pauses && count < ready.len() {
@@ -81,45 +95,50 @@ pub fn take(load: Load<'_>) {
     }
 }
 
-/// When the connection of this number begins.
+/// When the request of this number is to be sent.
 fn start(load: Load<'_>, number: usize) -> Duration {
-    load.spread.mul_f64(number as f64 / load.connections as f64)
+    load.period.mul_f64(number as f64 / load.connections as f64)
 }
 
 fn open(load: Load<'_>, epoll: &Epoll, number: usize) -> Connection {
-    let mut stream = TcpStream::connect(load.authority).expect("the server listens");
+    let stream = TcpStream::connect(load.authority).expect("the server listens");
     stream.set_nodelay(true).expect("a TCP socket");
+    stream.set_nonblocking(true).expect("a socket");
     let event = EpollEvent::new(EpollFlags::EPOLLIN, number as u64);
     epoll.add(stream.as_fd(), event).expect("a new member");
-    send(&mut stream, load.request);
-    stream.set_nonblocking(true).expect("a socket");
     Connection {
         stream,
         left: load.rounds,
+        busy: false,
         tail: Vec::new(),
     }
 }
 
-/// A request is far smaller than a socket's buffer, which is empty here.
-fn send(stream: &mut TcpStream, request: &[u8]) {
-    stream.write_all(request).expect("room for a request");
-}
-
-/// Reads what is there; true when it ends an answer.
-fn ends(connection: &mut Connection, buffer: &mut [u8]) -> bool {
-    let count = match connection.stream.read(buffer) {
-        Ok(0) => panic!("the server closed a connection"),
-        Ok(count) => count,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-        Err(error) => panic!("the server broke a connection: {error}"),
-    };
-    let tail = &mut connection.tail;
-    tail.extend_from_slice(&buffer[count - count.min(END.len())..count]);
-    let surplus = tail.len() - tail.len().min(END.len());
-    tail.drain(..surplus);
-    let ended = tail == END;
-    if ended {
-        tail.clear();
+impl Connection {
+    /// A request is far smaller than a socket's buffer, which is empty here.
+    fn send(&mut self, request: &[u8]) {
+        self.stream.write_all(request).expect("room for a request");
+        self.left -= 1;
+        self.busy = true;
     }
-    ended
+
+    /// Reads what is there; true when it ends an answer.
+    fn ends(&mut self, buffer: &mut [u8]) -> bool {
+        let count = match self.stream.read(buffer) {
+            Ok(0) => panic!("the server closed a connection"),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("the server broke a connection: {error}"),
+        };
+        self.tail
+            .extend_from_slice(&buffer[count - count.min(END.len())..count]);
+        let surplus = self.tail.len().saturating_sub(END.len());
+        self.tail.drain(..surplus);
+        if self.tail != END {
+            return false;
+        }
+        self.tail.clear();
+        self.busy = false;
+        true
+    }
 }

@@ -342,9 +342,9 @@ impl Ticket {
 
     /// Lends the plain part of the only choice's stream; gives it back where
     /// that has ended.
-    pub(super) fn lend(&self, plain: Plain) -> Result<(), Plain> {
+    pub(super) fn lend(&self, plain: Plain) -> Option<Plain> {
         match self.keys.first() {
-            None => Err(plain),
+            None => Some(plain),
             Some(&key) => self.shared.lock().mail.lend(key, &self.mailbox, plain),
         }
     }

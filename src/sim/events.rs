@@ -125,27 +125,21 @@ impl Events {
         if leads || !place.role_sent || place.ended || self.interval > 1 {
             return None;
         }
-        Some(Plain {
-            descriptor: line.descriptor()?,
-            line: Arc::clone(line),
-            picks: place.choice.output.lend_words()?,
-            opening: std::mem::take(&mut place.opening),
-            sent: place.sent,
-            released: place.sent,
-            cached: 0,
-            tail,
-            sends_ns: None,
-            merges: self.merges,
-            stuck: false,
-        })
+        let descriptor = line.descriptor()?;
+        let picks = place.choice.output.lend_words()?;
+        let opening = std::mem::take(&mut place.opening);
+        let line = (Arc::clone(line), descriptor);
+        let plain = Plain::new((opening, tail), picks, place.sent, line, self.merges);
+        Some(plain)
     }
 
     /// Takes back what was lent.
     pub(super) fn take_back(&mut self, plain: Plain) {
         if let Some(place) = self.places.first_mut() {
-            place.choice.output.take_back_words(plain.picks);
-            place.opening = plain.opening;
             place.sent = plain.sent;
+            let (opening, picks) = plain.into_parts();
+            place.opening = opening;
+            place.choice.output.take_back_words(picks);
         }
     }
 

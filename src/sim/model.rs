@@ -214,8 +214,13 @@ impl Model {
     }
 
     /// The word picked for the token at `at`, as it stands inside a JSON string.
-    pub(super) fn picked(&self, picks: &Picks, at: usize) -> &str {
-        picks.get(at).map_or("", |&pick| self.words.text(pick))
+    pub(super) fn picked(&self, picks: &[u16], at: usize) -> &str {
+        picks.get(at).map_or("", |&pick| self.word(pick))
+    }
+
+    /// A word picked, as it stands inside a JSON string.
+    pub(super) fn word(&self, pick: u16) -> &str {
+        self.words.text(pick)
     }
 
     /// Text of the token at `at`, as it stands inside a JSON string.

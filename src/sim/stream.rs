@@ -186,10 +186,12 @@ impl Stream {
         let Some(mut plain) = self.events.lend(line) else {
             return;
         };
-        plain.sends_ns = self.row.as_mut().map(|row| mem::take(&mut row.sends_ns));
+        if let Some(row) = &mut self.row {
+            plain.log_into(mem::take(&mut row.sends_ns));
+        }
         match self.ticket.lend(plain) {
-            Ok(()) => self.lent = true,
-            Err(plain) => self.put_back(plain),
+            None => self.lent = true,
+            Some(plain) => self.put_back(plain),
         }
     }
 
@@ -203,7 +205,7 @@ impl Stream {
     }
 
     fn put_back(&mut self, mut plain: Plain) {
-        if let (Some(row), Some(sends)) = (&mut self.row, plain.sends_ns.take()) {
+        if let (Some(row), Some(sends)) = (&mut self.row, plain.take_log()) {
             row.sends_ns = sends;
         }
         self.events.take_back(plain);

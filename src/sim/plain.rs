@@ -61,6 +61,7 @@ pub(super) struct Plain {
     line: Arc<Line>,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(mem::offset_of!(Plain, recent) == 64 && mem::offset_of!(Plain, log) == 128);
 
 impl fmt::Debug for Plain {

@@ -76,7 +76,13 @@ pub struct DoseArgs {
     #[arg(long, value_name = "N", default_value_t = 60_000)]
     pub tokens: u64,
     /// Sizes to try, in prompt tokens; 0 is no traffic.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [0, 5_000, 30_000, 60_000], conflicts_with = "find_knee")]
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "0,5000,30000,60000",
+        conflicts_with = "find_knee"
+    )]
     pub doses: Vec<u64>,
     /// Search for the size at which reuse ends, instead of trying a list.
     #[arg(long)]
@@ -107,7 +113,13 @@ pub struct NeedleArgs {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub tokens: u64,
     /// Where the pass phrase stands, as shares of the document (0 to 1).
-    #[arg(long, value_name = "D,…", value_delimiter = ',', default_values_t = [0.05, 0.5, 0.95], allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "D,…",
+        value_delimiter = ',',
+        default_value = "0.05,0.5,0.95",
+        allow_negative_numbers = true
+    )]
     pub depths: Vec<f64>,
     /// Prompt tokens of an unrelated request between the two turns.
     #[arg(long, value_name = "N")]

@@ -33,6 +33,7 @@ mod sink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cases::{CASES, CLOSED, Case};
 use figures::{Cost, Figures, Spread, figures};
 use mock::{Mock, build, pinned};
@@ -219,7 +220,8 @@ fn check(case: &Case, outcome: &NativeOutcome, seen: Option<u64>) {
     );
 }
 
-fn requests(case: &Case, config: &NativeConfig) -> Vec<LoadRequest> {
+/// The body of each of the case's requests.
+fn body(case: &Case, config: &NativeConfig) -> Bytes {
     let template = config.body_template("mock", &[]);
     let prompt = if case.ids {
         // Downwards, because the last one is whole text then: of half a
@@ -228,7 +230,11 @@ fn requests(case: &Case, config: &NativeConfig) -> Vec<LoadRequest> {
     } else {
         Prompt::Text("four words of text. ".repeat(26))
     };
-    let body = template.build(&prompt, case.chunks);
+    template.build(&prompt, case.chunks)
+}
+
+fn requests(case: &Case, config: &NativeConfig) -> Vec<LoadRequest> {
+    let body = body(case, config);
     let request = |index: u32| LoadRequest {
         sequence_index: index,
         request_id: format!("request-{index:08}"),

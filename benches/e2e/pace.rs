@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mock::{Mock, pinned};
 use crate::sink::{self, Load};
-use crate::{CLOSED, Case, requests};
+use crate::{CLOSED, Case, body};
 
 /// Names another `pcload` than the one just built.
 const PROGRAM: &str = "PCLOAD_E2E_SIM";
@@ -161,15 +161,14 @@ fn load(case: &Case, url: &str) {
         .strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .expect("a URL");
-    let requests = requests(case, &NativeConfig::new(url.to_owned()));
-    let body = &requests[0].body;
+    let body = body(case, &NativeConfig::new(url.to_owned()));
     let mut request = format!(
         "POST /{path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n",
         body.len(),
     )
     .into_bytes();
-    request.extend_from_slice(body);
+    request.extend_from_slice(&body);
     let connections = case.streams as usize;
     sink::take(Load {
         authority,

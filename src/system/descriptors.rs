@@ -69,8 +69,9 @@ mod tests {
         line.unwrap().trim().parse().unwrap()
     }
 
+    // One test: the table is the process's, and never shrinks.
     #[test]
-    fn the_table_holds_what_was_asked_for_before_anything_is_opened() {
+    fn the_table_holds_what_is_asked_for_within_the_limits() {
         let limit = raise_limit().unwrap();
         for streams in [100, 900, 3_000] {
             make_room(streams);
@@ -78,12 +79,8 @@ mod tests {
         }
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
         assert!(open < 900, "{open} are open, nothing was to stay so");
-    }
 
-    #[test]
-    fn what_is_beyond_the_limits_is_cut_to_them() {
         make_room(u64::MAX);
-        let limit = raise_limit().unwrap();
         assert!(slots() >= limit.min(SLOTS_MAX), "{} of {limit}", slots());
         assert!(slots() <= 2 * SLOTS_MAX, "{}", slots());
     }

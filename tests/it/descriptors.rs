@@ -5,6 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
+#[cfg(target_os = "linux")]
+use pcload::sim::Config;
+
 use crate::simulated::Simulated;
 
 /// Connections side by side; more than the soft limit set here.
@@ -18,18 +21,7 @@ fn a_simulator_serves_more_connections_than_the_soft_limit_allows() {
     let simulator = Simulated::start(&mut shell);
 
     #[cfg(target_os = "linux")]
-    {
-        let status = format!("/proc/{}/status", simulator.child.id());
-        let status = std::fs::read_to_string(status).unwrap();
-        let slots = status
-            .lines()
-            .find_map(|line| line.strip_prefix("FDSize:"))
-            .unwrap()
-            .trim()
-            .parse::<usize>()
-            .unwrap();
-        assert!(slots >= CONNECTIONS, "room for {slots} descriptors");
-    }
+    has_room_for_all(simulator.child.id());
 
     let mut open = Vec::new();
     for at in 0..CONNECTIONS {
@@ -42,4 +34,21 @@ fn a_simulator_serves_more_connections_than_the_soft_limit_allows() {
         assert_eq!(&head, b"HTTP/1.1 200 OK", "connection {at}");
         open.push(stream);
     }
+}
+
+/// The table holds as many as the simulator will accept, or as the limit allows;
+/// the limit is the hard one.
+#[cfg(target_os = "linux")]
+fn has_room_for_all(process: u32) {
+    let numbers = |file: &str, name: &str| -> Vec<usize> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/{file}")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let words = line.unwrap().split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let limits = numbers("limits", "Max open files");
+    assert_eq!(limits[0], limits[1], "the soft limit is the hard one");
+    let slots = numbers("status", "FDSize:")[0];
+    let wanted = Config::default().connections_max.min(limits[0]);
+    assert!(slots >= wanted, "room for {slots} of {wanted} descriptors");
 }
